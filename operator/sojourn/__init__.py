@@ -1,0 +1,2 @@
+"""Sojourn: admission and autoscaling of LLM inference services, from one model of queueing and memory."""
+
