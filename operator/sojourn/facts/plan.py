@@ -1,0 +1,109 @@
+"""A decision that leaves nothing to choose, and everything that explains it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sojourn.facts.declaration import ObjectRef
+from sojourn.facts.finding import Finding
+from sojourn.facts.reading import Reading
+from sojourn.facts.reasons import Reason
+from sojourn.facts.service import Service
+from sojourn.facts.sojourn import Sojourn
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Replicas and max batch; None is not known or not managed."""
+
+    replicas: int | None
+    max_batch: int | None
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One limit that changed the raw decision, with its number."""
+
+    reason: Reason
+    replicas: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided and why."""
+
+    at_s: float
+    row: Reason
+    before: Setting
+    after: Setting
+    raw: Setting
+    message: str
+    limited_by: tuple[Clip, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The bounds of the serving constraint at the decision (S17)."""
+
+    min_batch: int | None = None
+    max_batch_for_slo: int | None = None
+    max_batch_for_memory: int | None = None
+    rate_per_replica: float | None = None
+    max_stable_rate: float | None = None
+    binding: str | None = None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A Kubernetes condition; ``status`` None is Unknown."""
+
+    type: str
+    status: bool | None
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """A Kubernetes event about the service."""
+
+    reason: Reason
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the status shows beside the decision."""
+
+    rate_per_s: Reading
+    latency_p50_s: Reading
+    latency_p99_s: Reading
+    in_system: Reading
+    predicted: Sojourn | None = None
+    regime: str | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``act`` carries out for one service.
+
+    Attributes:
+        service: None when the object could not be read or resolved: then only status is written.
+        write_replicas: the scale is to be written with ``decision.after.replicas``.
+        write_max_batch: the variable is to be written with ``decision.after.max_batch``.
+        current_ready: ready replicas, for the status.
+    """
+
+    ref: ObjectRef
+    service: Service | None
+    decision: Decision
+    report: Report
+    conditions: tuple[Condition, ...]
+    write_replicas: bool = False
+    write_max_batch: bool = False
+    ready_replicas: int | None = None
+    findings: tuple[Finding, ...] = ()
+    events: tuple[Event, ...] = ()

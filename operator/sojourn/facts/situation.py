@@ -1,0 +1,105 @@
+"""Everything one decision may look at: gathered once, never asked for later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sojourn.facts.reading import Reading, Unknown
+from sojourn.facts.reasons import Reason
+from sojourn.facts.service import Service
+
+
+def _not_observed() -> Unknown:
+    return Unknown(Reason.NOT_OBSERVED, "not observed yet")
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Measured signals of one service, summed over its pods."""
+
+    rate_per_s: Reading = field(default_factory=_not_observed)
+    running: Reading = field(default_factory=_not_observed)
+    waiting: Reading = field(default_factory=_not_observed)
+    kv_usage: Reading = field(default_factory=_not_observed)
+    latency_p50_s: Reading = field(default_factory=_not_observed)
+    latency_p99_s: Reading = field(default_factory=_not_observed)
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """The scaled workload as the cluster holds it.
+
+    Attributes:
+        spec_replicas: what the scale asks for now.
+        ready_replicas: pods that serve.
+        pods_pending: pods asked for and not ready.
+        max_batch: value of the max-batch environment variable; None if not set.
+        batch_referenced: an argument of the container refers to that variable.
+        container: name of the container that holds it; None if not found.
+        rollout_running: a template change is being rolled out.
+        other_owners: HPAs, ScaledObjects and InferenceServices that scale the same target.
+        youngest_ready_at_s: start of the youngest serving pod; None if none serves.
+        gone: the target does not exist.
+    """
+
+    spec_replicas: int = 0
+    ready_replicas: int = 0
+    pods_pending: int = 0
+    max_batch: int | None = None
+    batch_referenced: bool = False
+    container: str | None = None
+    rollout_running: bool = False
+    other_owners: tuple[str, ...] = ()
+    youngest_ready_at_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A past raw answer of sizing, remembered for stabilisation."""
+
+    at_s: float
+    replicas: int
+
+
+@dataclass(frozen=True)
+class ScaleEvent:
+    """A past write of the scale: the change in replicas and when."""
+
+    at_s: float
+    change: int
+
+
+@dataclass(frozen=True)
+class Past:
+    """What earlier ticks left behind.
+
+    Attributes:
+        since_s: when this process began to watch the service; before it, nothing is known.
+        recommendations: raw recommendations, oldest first.
+        scale_events: writes of the scale, oldest first.
+        batch_changed_at_s: last change of max batch; None if none is known.
+        batch_wanted_since_s: since when another max batch has been wanted.
+    """
+
+    since_s: float
+    recommendations: tuple[Recommendation, ...] = ()
+    scale_events: tuple[ScaleEvent, ...] = ()
+    batch_changed_at_s: float | None = None
+    batch_wanted_since_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One service at one tick.
+
+    Attributes:
+        target: the workload; Unknown when it is missing or cannot be read.
+        quota_replicas: replicas that quota and capacity allow; None when not known to bind.
+    """
+
+    service: Service
+    now_s: float
+    signals: Signals
+    target: TargetState | Unknown
+    past: Past
+    quota_replicas: int | None = None
