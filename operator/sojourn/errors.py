@@ -5,10 +5,12 @@ A spec that cannot work is a Finding, not an exception; exceptions are for work 
     SojournError
     ├── UnitError             a duration, quantity or rate that cannot be read
     ├── ModelDomainError      a number outside the domain of a formula
-    │   └── NoStableBatch     no batch is large enough for the rate
+    │   ├── NoStableBatch     no batch is large enough for the rate
+    │   └── FitRefused        measurements no service-time law can be drawn through
     ├── UnknownName           a name no catalogue has
     │   ├── ModelUnknown
     │   └── GpuUnknown
+    ├── InvalidModelConfig    a model's config.json that cannot be read
     ├── InvalidObject         a custom resource that cannot be read
     ├── MetricsUnavailable    Prometheus gave no usable answer
     └── ClusterUnavailable    the Kubernetes API gave no usable answer
@@ -52,6 +54,33 @@ class NoStableBatch(ModelDomainError):
             f"below the target utilisation {target_utilisation}: no batch is large enough, "
             "add replicas",
         )
+
+
+class FitRefused(ModelDomainError):
+    """Measurements no service-time law can be drawn through."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__("measured batches", why, "times that rise with two or more batch sizes")
+
+
+class Indivisible(ModelDomainError):
+    """Attention heads or vocabulary that the tensor-parallel size does not divide."""
+
+    def __init__(self, field: str, count: int, tensor_parallel: int) -> None:
+        self.field = field
+        self.count = count
+        self.tensor_parallel = tensor_parallel
+        super().__init__(field, count, f"a multiple of tensorParallel {tensor_parallel}")
+
+
+class InvalidModelConfig(SojournError, ValueError):
+    """A model's config.json that cannot be read, with the field that is wrong."""
+
+    def __init__(self, field: str, why: str) -> None:
+        self.field = field
+        self.why = why
+        super().__init__(f"config.json {field}: {why}")
 
 
 class UnknownName(SojournError, LookupError):

@@ -58,3 +58,22 @@ class ContinuousReplica:
 
 
 Replica = DynamicReplica | ContinuousReplica
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Replicas of one kind under a load: what a model is asked about.
+
+    Attributes:
+        replica: what one of them is.
+        rate_per_s: lambda, requests per second over all replicas.
+        replicas: c.
+        routing: how the requests spread over them.
+        dispersion: I, index of dispersion of the arrivals; 1 is Poisson.
+    """
+
+    replica: Replica
+    rate_per_s: float
+    replicas: int = 1
+    routing: Routing = Routing.RANDOM
+    dispersion: float = 1.0
