@@ -66,6 +66,9 @@ class MemoryAnswer:
         max_length_tokens: the length judged.
         max_concurrent: requests of maxLength that fit together; contiguous: that can run at all.
         covered: True when the engine version was fitted on published logs.
+        startup_peak_bytes: most the engine holds of the card while it starts, what lies outside
+            the budget (graph capture, sampler warm-up) included.
+        startup_limit_bytes: what the card can give it.
     """
 
     fit: Fit
@@ -83,3 +86,5 @@ class MemoryAnswer:
     max_length_tokens: int
     max_concurrent: int
     covered: bool
+    startup_peak_bytes: float = 0.0
+    startup_limit_bytes: float = 0.0
