@@ -10,7 +10,7 @@ A spec that cannot work is a Finding, not an exception; exceptions are for work 
     ├── UnknownName           a name no catalogue has
     │   ├── ModelUnknown
     │   └── GpuUnknown
-    ├── InvalidModelConfig    a model's config.json that cannot be read
+    ├── InvalidModelConfig    a config.json or catalogue addition that cannot be read
     ├── InvalidObject         a custom resource that cannot be read
     ├── MetricsUnavailable    Prometheus gave no usable answer
     └── ClusterUnavailable    the Kubernetes API gave no usable answer
@@ -75,12 +75,12 @@ class Indivisible(ModelDomainError):
 
 
 class InvalidModelConfig(SojournError, ValueError):
-    """A model's config.json that cannot be read, with the field that is wrong."""
+    """A description of a model or GPU that cannot be read, with the field that is wrong."""
 
     def __init__(self, field: str, why: str) -> None:
         self.field = field
         self.why = why
-        super().__init__(f"config.json {field}: {why}")
+        super().__init__(f"{field}: {why}")
 
 
 class UnknownName(SojournError, LookupError):

@@ -58,8 +58,10 @@ class Architecture:
         precision: the checkpoint's own weight precision.
         max_length_tokens: the model's maximum context.
         experts: number of experts; 0 if dense.
+        experts_per_token: routed experts one token uses; 0 if dense.
         tied_embeddings: input embedding and output head share their weights.
-        expert_parameters: of all routed experts together, part of ``parameters``; 0 if dense.
+        feed_forward_parameters: of all feed-forward layers, routed experts alone where there are
+            any: what four-bit checkpoints quantise; 0 if unknown, then all but the embedding.
         replicated_parameters: kept whole on every tensor-parallel rank: norms, routers, latent
             down-projections.
         weight_bytes: bytes of the published checkpoint at its own precision; None to compute.
@@ -77,8 +79,9 @@ class Architecture:
     precision: str = "bf16"
     max_length_tokens: int = 4096
     experts: int = 0
+    experts_per_token: int = 0
     tied_embeddings: bool = False
-    expert_parameters: float = 0.0
+    feed_forward_parameters: float = 0.0
     replicated_parameters: float = 0.0
     weight_bytes: float | None = None
     source: str = "Declared"

@@ -18,6 +18,7 @@ class Gpu:
         price_per_hour_usd: list price of one GPU-hour; None if unknown.
         product_labels: values of the node label ``nvidia.com/gpu.product`` (or the vendor's).
         resource: extended resource a pod asks for.
+        shared: True for one time-sliced share: the memory is the whole card's and not isolated.
         source: where the figures come from.
     """
 
@@ -29,4 +30,5 @@ class Gpu:
     price_per_hour_usd: float | None = None
     product_labels: tuple[str, ...] = ()
     resource: str = "nvidia.com/gpu"
+    shared: bool = False
     source: str = "Declared"
