@@ -68,25 +68,30 @@ def largest_rate(
     def at(rate_per_s: float) -> Excess:
         return excess(answer_at(rate_per_s), goal)
 
-    at_limit, idle = at(limit_per_s), at(limit_per_s * _IDLE_SHARE)
-    floor_s = min(idle.value_s, at_limit.value_s)
+    idle_per_s = limit_per_s * _IDLE_SHARE
+    at_limit, idle = at(limit_per_s), at(idle_per_s)
+    best_per_s, best = (idle_per_s, idle) if idle.ratio <= 1 else (limit_per_s, at_limit)
+    if best.ratio > 1:
+        best_per_s, best = _valley(at, idle_per_s, limit_per_s)
+    floor_s = min(idle.value_s, at_limit.value_s, best.value_s)
+    if best.ratio > 1:
+        return ReplicaRate(0.0, best.binding, floor_s, reachable=False)
+    from_per_s = 0.0 if idle.ratio <= 1 else _edge(at, best_per_s, idle_per_s)
     if at_limit.ratio <= 1:
-        return ReplicaRate(limit_per_s, "Utilisation", floor_s, reachable=True)
-    low, passing = limit_per_s * _IDLE_SHARE, idle
-    if idle.ratio > 1:
-        low, passing = _valley(at, low, limit_per_s)
-        floor_s = min(floor_s, passing.value_s)
-    if passing.ratio > 1:
-        return ReplicaRate(0.0, passing.binding, floor_s, reachable=False)
-    high, failing = limit_per_s, at_limit
-    while high - low > RATE_TOLERANCE * high:
-        middle = (low + high) / 2
-        trial = at(middle)
-        if trial.ratio <= 1:
-            low = middle
+        return ReplicaRate(limit_per_s, "Utilisation", floor_s, True, from_per_s)
+    most_per_s = _edge(at, best_per_s, limit_per_s)
+    return ReplicaRate(most_per_s, at_limit.binding, floor_s, True, from_per_s)
+
+
+def _edge(at: Callable[[float], Excess], passing: float, failing: float) -> float:
+    """The passing rate next to where the goal begins to fail, by halving."""
+    while abs(failing - passing) > RATE_TOLERANCE * max(failing, passing):
+        middle = (passing + failing) / 2
+        if at(middle).ratio <= 1:
+            passing = middle
         else:
-            high, failing = middle, trial
-    return ReplicaRate(low, failing.binding, floor_s, reachable=True)
+            failing = middle
+    return passing
 
 
 def _valley(at: Callable[[float], Excess], low: float, high: float) -> tuple[float, Excess]:

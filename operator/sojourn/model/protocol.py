@@ -17,6 +17,10 @@ class QueueModel(Protocol):
         """Name shown in status and in ``Sojourn.model``."""
         ...
 
+    def __hash__(self) -> int:
+        """Models are values: equal ones share cached answers."""
+        ...
+
     def sojourn(self, point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
         """Latency, its parts and its quantiles at one operating point.
 

@@ -1,0 +1,259 @@
+"""Sizing by the one serving constraint (S17): least replicas, and the batches they may run.
+
+Everything a replica does depends on lambda only through lambda / c. So each candidate batch has
+one interval of rates it serves within the goal, [from, lambda1*], solved once and cached; a tick
+is then c = ceil(lambda / lambda1*) over the candidates. c never falls when lambda rises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from sojourn.facts.declaration import Objective
+from sojourn.facts.replica import OperatingPoint, Replica
+from sojourn.facts.sizing import ServingConstraint, Sizing
+from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
+from sojourn.model.domain import FloatArray, non_negative
+from sojourn.model.protocol import QueueModel
+
+# A rate this close (relative) above a whole number of replicas is that number.
+ROUNDING_SLACK = 1e-9
+
+# Up to here every batch is a candidate; above, steps of a third to a half, refined at the edges.
+_EVERY_BATCH_UP_TO = 16
+
+_CACHED = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Capacity:
+    """What one replica takes at each candidate batch: the part of sizing that no rate changes.
+
+    Attributes:
+        batches: candidate max batches, increasing, (n,).
+        rates_per_s: lambda1* of each, (n,); 0 where the goal cannot be met.
+        from_per_s: least rate of each that meets the goal, (n,).
+        answers: the model's answers, (n,).
+        by_load_only: the SLO cannot be met at any batch, so the load limit alone sized this.
+        floor_s: least value of the SLO's metric over the candidates.
+        memory_binds: B_KV, not the declared most, ends the candidates.
+    """
+
+    batches: FloatArray
+    rates_per_s: FloatArray
+    from_per_s: FloatArray
+    answers: tuple[ReplicaRate, ...]
+    by_load_only: bool
+    floor_s: float
+    memory_binds: bool
+
+
+def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) -> Sizing:
+    """Least replicas with a non-empty interval of batches at one total rate, and that interval.
+
+    Args:
+        model: answers for a replica.
+        constraint: goal, memory and declared bounds.
+        rate_per_s: lambda, over all replicas.
+
+    Returns:
+        The sizing; with ``reachable`` False when no batch meets the SLO at any rate, or none at
+        this one (a batch that waits for companions at a low rate): then the load limit sizes.
+
+    Raises:
+        ModelDomainError: a negative or NaN rate.
+
+    Source: S17 of the theory.
+    """
+    rate = float(non_negative("rate", rate_per_s))
+    table = capacity(model, constraint)
+    replicas = least_replicas(rate, table)
+    if math.isinf(replicas) and not table.by_load_only:
+        unmet = capacity(model, replace(constraint, goal=_load_only(constraint.goal)))
+        return replace(_sized(model, constraint, rate, unmet), reachable=False)
+    return _sized(model, constraint, rate, table)
+
+
+@lru_cache(maxsize=_CACHED)
+def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
+    """The rates one replica takes at each candidate batch, solved once per constraint."""
+    low, high, memory_binds = _bounds(constraint)
+    batches = candidates(low, high)
+    answers = [_answer(model, constraint, b) for b in batches]
+    floor_s = min(answer.floor_s for answer in answers)
+    by_load_only = not any(answer.reachable for answer in answers)
+    if by_load_only:
+        constraint = replace(constraint, goal=_load_only(constraint.goal))
+        answers = [_answer(model, constraint, b) for b in batches]
+    else:
+        batches, answers = _refined_at_best(model, constraint, batches, answers)
+    return Capacity(
+        batches=np.array(batches, dtype=float),
+        rates_per_s=np.array([answer.rate_per_s for answer in answers]),
+        from_per_s=np.array([answer.from_rate_per_s for answer in answers]),
+        answers=tuple(answers),
+        by_load_only=by_load_only,
+        floor_s=floor_s,
+        memory_binds=memory_binds,
+    )
+
+
+def candidates(low: int, high: int) -> list[int]:
+    """Batches from low to high: all up to 16, then 24, 32, 48, 64, ..., and high."""
+    grid = list(range(low, min(high, _EVERY_BATCH_UP_TO) + 1))
+    step = _EVERY_BATCH_UP_TO
+    while step <= high:
+        grid += [step, step * 3 // 2]
+        step *= 2
+    return sorted({b for b in [*grid, low, high] if low <= b <= high})
+
+
+def least_replicas(rate_per_s: float, table: Capacity) -> float:
+    """Least c for which some candidate has from <= lambda / c <= lambda1*; inf if none has."""
+    if rate_per_s == 0:
+        return 0.0
+    replicas = _replicas_by_batch(rate_per_s, table.rates_per_s, table.from_per_s)
+    return float(replicas.min())
+
+
+def _replicas_by_batch(
+    rate_per_s: float | FloatArray, rates: FloatArray, from_rates: FloatArray
+) -> FloatArray:
+    # Ceil, not round: if 2.4 are needed, two run at load 1.2 and the queue never drains.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = np.where(rates > 0, rate_per_s / np.where(rates > 0, rates, 1.0), np.inf)
+        replicas = np.maximum(1.0, np.ceil(needed * (1 - ROUNDING_SLACK)))
+        starved = rate_per_s / replicas < from_rates * (1 - ROUNDING_SLACK)
+    return np.asarray(np.where(starved, np.inf, replicas))
+
+
+def _sized(
+    model: QueueModel, constraint: ServingConstraint, rate_per_s: float, table: Capacity
+) -> Sizing:
+    best = table.answers[int(np.argmax(table.rates_per_s))]
+    replicas = int(least_replicas(rate_per_s, table))
+    share = rate_per_s / max(replicas, 1)
+    goal = _load_only(constraint.goal) if table.by_load_only else constraint.goal
+    asked = replace(constraint, goal=goal)
+    serves = np.flatnonzero([_serves(answer, share) for answer in table.answers])
+    low, below = _edge(model, asked, share, table, int(serves[0]), -1)
+    high, above = _edge(model, asked, share, table, int(serves[-1]), +1)
+    if constraint.objective is Objective.MIN_LATENCY:
+        batch = _least_latency(model, constraint.replica, share, low, high)
+    else:
+        batch = high
+    return Sizing(
+        replicas=replicas,
+        batch=batch,
+        smallest_batch=low,
+        largest_batch=high,
+        bound_below=below or "SpecMinimum",
+        bound_above=above or ("Memory" if table.memory_binds else "SpecMaximum"),
+        binding=best.binding,
+        rate_per_replica_per_s=best.rate_per_s,
+        reachable=not table.by_load_only,
+        floor_s=table.floor_s,
+    )
+
+
+def _serves(answer: ReplicaRate, share_per_s: float) -> bool:
+    slack = ROUNDING_SLACK * share_per_s
+    return answer.reachable and (
+        answer.from_rate_per_s - slack <= share_per_s <= answer.rate_per_s + slack
+    )
+
+
+def _edge(
+    model: QueueModel,
+    constraint: ServingConstraint,
+    share_per_s: float,
+    table: Capacity,
+    index: int,
+    step: int,
+) -> tuple[int, str]:
+    """The last batch from candidate ``index`` on that serves, and why the next does not."""
+    serving = int(table.batches[index])
+    if not 0 <= index + step < table.batches.size:
+        return serving, ""
+    failing = int(table.batches[index + step])
+    why = table.answers[index + step]
+    while abs(failing - serving) > 1:
+        middle = (serving + failing) // 2
+        answer = _answer(model, constraint, middle)
+        if _serves(answer, share_per_s):
+            serving = middle
+        else:
+            failing, why = middle, answer
+    starved = why.reachable and share_per_s < why.from_rate_per_s
+    return serving, "Latency" if starved else why.binding
+
+
+def _least_latency(
+    model: QueueModel, replica: Replica, share_per_s: float, low: int, high: int
+) -> int:
+    """Argmin E[T] over the candidates of the interval, the smallest of equals."""
+    batches = candidates(low, high)
+    mean_s = np.array(
+        [
+            model.sojourn(
+                OperatingPoint(replace(replica, max_batch=b), share_per_s), ()
+            ).latency.mean_s
+            for b in batches
+        ]
+    )
+    # Flat parts differ by less than the model's own error: take the smallest batch of them.
+    return batches[int(np.argmax(mean_s <= mean_s.min() * 1.001))]
+
+
+def _refined_at_best(
+    model: QueueModel,
+    constraint: ServingConstraint,
+    batches: list[int],
+    answers: list[ReplicaRate],
+) -> tuple[list[int], list[ReplicaRate]]:
+    """The candidates with the best batch between them found too.
+
+    lambda1* is quasi-concave in B, because P99 is quasi-convex in B at every rate; so the best
+    whole batch lies between the best candidate's neighbours.
+    """
+    known = dict(zip(batches, answers, strict=True))
+    while True:
+        order = sorted(known)
+        best = max(order, key=lambda b: known[b].rate_per_s)
+        at = order.index(best)
+        around = order[max(0, at - 1) : at + 2]
+        gaps = [(a + b) // 2 for a, b in pairwise(around) if b - a > 1]
+        if not gaps:
+            break
+        for batch in gaps:
+            known[batch] = _answer(model, constraint, batch)
+        if best == order[-1] and all(known[b].rate_per_s < known[best].rate_per_s for b in gaps):
+            # Still rising at the largest batch: nothing between can be better.
+            break
+    order = sorted(known)
+    return order, [known[b] for b in order]
+
+
+def _answer(model: QueueModel, constraint: ServingConstraint, batch: int) -> ReplicaRate:
+    return _max_rate(model, replace(constraint.replica, max_batch=batch), constraint.goal)
+
+
+@lru_cache(maxsize=8 * _CACHED)
+def _max_rate(model: QueueModel, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+    return model.max_rate(replica, goal)
+
+
+def _bounds(constraint: ServingConstraint) -> tuple[int, int, bool]:
+    kv = constraint.kv_batch
+    memory_binds = kv is not None and kv < constraint.largest_batch
+    high = max(1, constraint.largest_batch if kv is None else min(constraint.largest_batch, kv))
+    return min(max(1, constraint.smallest_batch), high), high, memory_binds
+
+
+def _load_only(goal: LatencyGoal) -> LatencyGoal:
+    return replace(goal, latency_s=None, first_token_s=None, output_token_s=None, max_blocking=1.0)

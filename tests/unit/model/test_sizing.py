@@ -1,0 +1,129 @@
+"""The one serving constraint: least replicas and the interval of batches (S17)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sojourn.facts.declaration import Objective
+from sojourn.facts.replica import DynamicReplica, OperatingPoint
+from sojourn.facts.service_time import LinearServiceTime
+from sojourn.facts.sizing import ServingConstraint
+from sojourn.facts.sojourn import LatencyGoal
+from sojourn.model import sizing, stability
+from sojourn.model.protocol import QueueModel
+from sojourn.model.surrogate_model import SurrogateModel
+
+GPT3 = DynamicReplica(LinearServiceTime(0.050, 0.0005), max_batch=1)
+BY_LOAD = ServingConstraint(GPT3, LatencyGoal(), largest_batch=8)
+
+
+def passes(model: QueueModel, constraint: ServingConstraint, share: float, batch: int) -> bool:
+    assert isinstance(constraint.replica, DynamicReplica)
+    replica = replace(constraint.replica, max_batch=batch)
+    goal = constraint.goal
+    load = float(stability.utilisation(share, 1, batch, replica.service))
+    if load > goal.max_utilisation * (1 + 1e-9):
+        return False
+    if goal.latency_s is None:
+        return True
+    answer = model.sojourn(OperatingPoint(replica, share), (goal.probability,))
+    return answer.latency.quantile_s(goal.probability) <= goal.latency_s
+
+
+def test_gpt3_at_100_per_s_needs_one_replica_at_batch_8_and_two_at_4() -> None:
+    one = sizing.size(SurrogateModel(), BY_LOAD, 100.0)
+    assert (one.replicas, one.batch, one.binding) == (1, 8, "Utilisation")
+    two = sizing.size(SurrogateModel(), replace(BY_LOAD, largest_batch=4), 100.0)
+    assert (two.replicas, two.batch) == (2, 4)
+
+
+def test_no_traffic_needs_no_replicas() -> None:
+    assert sizing.size(SurrogateModel(), BY_LOAD, 0.0).replicas == 0
+
+
+def test_rate_that_fills_replicas_exactly_asks_for_no_more() -> None:
+    rate = sizing.size(SurrogateModel(), BY_LOAD, 1.0).rate_per_replica_per_s
+    assert sizing.size(SurrogateModel(), BY_LOAD, 3 * rate).replicas == 3
+    assert sizing.size(SurrogateModel(), BY_LOAD, 3 * rate * 1.0001).replicas == 4
+
+
+def test_memory_bound_ends_the_interval_and_is_named() -> None:
+    found = sizing.size(SurrogateModel(), replace(BY_LOAD, kv_batch=6), 100.0)
+    assert found.largest_batch == 6
+    assert found.bound_above == "Memory"
+
+
+def test_unreachable_goal_is_sized_by_load_and_gives_its_floor() -> None:
+    constraint = replace(BY_LOAD, goal=LatencyGoal(latency_s=0.010))
+    found = sizing.size(SurrogateModel(), constraint, 100.0)
+    assert not found.reachable
+    assert found.replicas == 1
+    assert found.floor_s > 0.050
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fixed_ms=st.floats(1, 200),
+    per_request_ms=st.floats(0.1, 20),
+    slo=st.floats(1.5, 60),
+    rate=st.floats(0.5, 300),
+    low=st.integers(1, 4),
+    span=st.integers(0, 10),
+)
+def test_sizing_equals_exhaustive_search(
+    fixed_ms: float, per_request_ms: float, slo: float, rate: float, low: int, span: int
+) -> None:
+    law = LinearServiceTime(fixed_ms / 1e3, per_request_ms / 1e3)
+    goal = LatencyGoal(latency_s=slo * (law.fixed_s + law.per_request_s), max_utilisation=0.8)
+    constraint = ServingConstraint(DynamicReplica(law, 1), goal, low, low + span)
+    model = SurrogateModel()
+    found = sizing.size(model, constraint, rate)
+    if not found.reachable:
+        return
+    feasible = {}
+    for c in range(1, found.replicas + 1):
+        fits = [b for b in range(low, low + span + 1) if passes(model, constraint, rate / c, b)]
+        if fits:
+            feasible = {"replicas": c, "low": fits[0], "high": fits[-1]}
+            break
+    # Where a rate lies within the solver's tolerance of an edge either answer is right.
+    near = {"replicas": found.replicas, "low": found.smallest_batch, "high": found.largest_batch}
+    if feasible != near:
+        answers = sizing.capacity(model, constraint).answers
+        shares = [rate / c for c in range(1, found.replicas + 1)]
+        edges = [e for a in answers for e in (a.rate_per_s, a.from_rate_per_s)]
+        gaps = np.abs(np.subtract.outer(shares, edges)) / np.maximum(shares, 1e-9)[:, None]
+        assert gaps.min() < 1e-3
+
+
+@settings(max_examples=40, deadline=None)
+@given(rates=st.lists(st.floats(0.1, 2000), min_size=2, max_size=8), slo=st.floats(0.3, 3))
+def test_more_load_never_needs_fewer_replicas(rates: list[float], slo: float) -> None:
+    constraint = replace(BY_LOAD, goal=LatencyGoal(latency_s=slo), largest_batch=24)
+    replicas = [sizing.size(SurrogateModel(), constraint, r).replicas for r in sorted(rates)]
+    assert replicas == sorted(replicas)
+
+
+def test_min_latency_takes_the_batch_of_least_mean_latency() -> None:
+    constraint = replace(BY_LOAD, largest_batch=64, objective=Objective.MIN_LATENCY)
+    assert sizing.size(SurrogateModel(), constraint, 100.0).batch == 10
+    assert (
+        sizing.size(
+            SurrogateModel(), replace(constraint, objective=Objective.MAX_BATCH), 100.0
+        ).batch
+        == 64
+    )
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 8), (5, 100), (3, 3), (17, 4096)])
+def test_candidates_hold_both_ends_and_rise(low: int, high: int) -> None:
+    grid = sizing.candidates(low, high)
+    assert grid[0] == low and grid[-1] == high
+    assert all(a < b for a, b in pairwise(grid))
+    assert len(grid) < 40
