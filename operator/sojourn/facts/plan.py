@@ -94,7 +94,8 @@ class Plan:
         service: None when the object could not be read or resolved: then only status is written.
         write_replicas: the scale is to be written with ``decision.after.replicas``.
         write_max_batch: the variable is to be written with ``decision.after.max_batch``.
-        current_ready: ready replicas, for the status.
+        container: name of the container whose variable holds max batch; None if not known.
+        ready_replicas: replicas that serve, for the status.
     """
 
     ref: ObjectRef
@@ -104,6 +105,7 @@ class Plan:
     conditions: tuple[Condition, ...]
     write_replicas: bool = False
     write_max_batch: bool = False
+    container: str | None = None
     ready_replicas: int | None = None
     findings: tuple[Finding, ...] = ()
     events: tuple[Event, ...] = ()

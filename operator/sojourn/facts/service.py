@@ -8,7 +8,7 @@ from enum import StrEnum
 from sojourn.facts.architecture import Architecture
 from sojourn.facts.declaration import Declaration
 from sojourn.facts.gpu import Gpu
-from sojourn.facts.memory import MemoryAnswer
+from sojourn.facts.memory import Footprint, MemoryAnswer
 from sojourn.facts.replica import Replica
 from sojourn.facts.sojourn import LatencyGoal
 
@@ -50,14 +50,22 @@ class BatchBounds:
 
 @dataclass(frozen=True)
 class Service:
-    """One service, resolved. ``replica.max_batch`` is ``bounds.maximum``."""
+    """One service, resolved.
+
+    Attributes:
+        replica: what one replica is to the queue; its max batch is ``bounds.maximum``.
+        goal: the SLO with the target utilisation.
+        design_tokens: prompt + output of a typical request, which sizes the KV cache.
+    """
 
     declaration: Declaration
     architecture: Architecture
     gpu: Gpu
+    footprint: Footprint
     memory: MemoryAnswer
     replica: Replica
     bounds: BatchBounds
     goal: LatencyGoal
+    design_tokens: float
     cold_start_s: float
     effective: tuple[Effective, ...]

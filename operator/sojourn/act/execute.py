@@ -1,0 +1,123 @@
+"""Carry out plans: writes of one service in order, services side by side, the lease at each write.
+
+A write that fails is that service's condition and no one else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sojourn.act import writers
+from sojourn.act.kube import Kube
+from sojourn.errors import ClusterUnavailable
+from sojourn.facts.declaration import MaxBatchRef
+from sojourn.facts.plan import Condition, Event, Plan
+from sojourn.facts.reasons import Reason
+
+log = logging.getLogger(__name__)
+
+StatusOf = Callable[[Plan], Mapping[str, Any] | None]
+"""Renders the status to write, or None when nothing material changed."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one plan.
+
+    Attributes:
+        plan: the plan, with a failed write told in its conditions.
+        scaled: replicas were written.
+        batch_written: max batch was written.
+        status: the status written; None if none was.
+    """
+
+    plan: Plan
+    scaled: bool = False
+    batch_written: bool = False
+    status: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Writes plans to one cluster.
+
+    Attributes:
+        may_write: asked before every write; False stops it (the lease is gone).
+        host: name of this process in events.
+    """
+
+    kube: Kube
+    may_write: Callable[[], bool]
+    host: str
+
+    async def apply(
+        self, plans: Iterable[Plan], status_of: StatusOf, now_s: float
+    ) -> list[Applied]:
+        """Carry out all plans; the answers are in the plans' order."""
+        return list(await asyncio.gather(*(self._one(plan, status_of, now_s) for plan in plans)))
+
+    async def _one(self, plan: Plan, status_of: StatusOf, now_s: float) -> Applied:
+        done = Applied(plan)
+        if plan.write_replicas or plan.write_max_batch:
+            done = await self._write_target(plan)
+        status = status_of(done.plan)
+        if status is not None and self.may_write():
+            try:
+                await writers.write_status(self.kube, plan.ref, status)
+            except ClusterUnavailable as exc:
+                if exc.status != 404:  # gone: nobody is left to read it
+                    log.warning("status of %s/%s: %s", *plan.ref.key, exc.why)
+            else:
+                done = replace(done, status=status)
+        await self._tell(done, now_s)
+        return done
+
+    async def _write_target(self, plan: Plan) -> Applied:
+        scaled = batch_written = False
+        if plan.service is None or not self.may_write():
+            return Applied(plan)
+        declaration, namespace = plan.service.declaration, plan.ref.namespace
+        after = plan.decision.after
+        try:
+            if plan.write_replicas and after.replicas is not None:
+                await writers.write_scale(self.kube, namespace, declaration.target, after.replicas)
+                scaled = True
+            if plan.write_max_batch and after.max_batch is not None and self.may_write():
+                reference = declaration.engine.max_batch_ref
+                reference = MaxBatchRef(reference.mode, plan.container, reference.env)
+                await writers.write_max_batch(
+                    self.kube, namespace, declaration.target, reference, after.max_batch
+                )
+                batch_written = True
+        except ClusterUnavailable as exc:
+            return Applied(_with_failure(plan, exc, scaled=scaled), scaled, batch_written)
+        return Applied(plan, scaled, batch_written)
+
+    async def _tell(self, done: Applied, now_s: float) -> None:
+        for event in done.plan.events:
+            if not self.may_write():
+                return
+            try:
+                await writers.write_event(self.kube, done.plan.ref, event, now_s, self.host)
+            except ClusterUnavailable as exc:
+                if exc.status not in (404, 409):
+                    log.warning("event of %s/%s: %s", *done.plan.ref.key, exc.why)
+
+
+def _with_failure(plan: Plan, error: ClusterUnavailable, *, scaled: bool) -> Plan:
+    """The plan with the write that failed in its conditions and events."""
+    veto = plan.write_max_batch and error.status == 409 and (scaled or not plan.write_replicas)
+    reason = Reason.BATCH_FIELD_OWNED_ELSEWHERE if veto else Reason.WRITE_FAILED
+    if error.status == 403:
+        reason = Reason.TARGET_FORBIDDEN
+    failed = Condition("AbleToScale", False, reason, error.why)
+    conditions = tuple(failed if c.type == "AbleToScale" else c for c in plan.conditions)
+    kept = tuple(
+        e for e in plan.events if scaled and e.reason in (Reason.SCALED_UP, Reason.SCALED_DOWN)
+    )
+    events = (*kept, Event(reason, error.why, warning=True))
+    return replace(plan, conditions=conditions, events=events)

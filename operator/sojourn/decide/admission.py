@@ -1,0 +1,57 @@
+"""Admission: a chain of named checks; all findings are collected and returned together.
+
+The same chain answers the webhook, ``sojourn validate`` and the operator's own re-check, so its
+verdict on one object is one verdict, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sojourn.decide import memory_checks, queue_checks, spec_checks
+from sojourn.decide.proposal import Proposal
+from sojourn.facts.finding import Finding, Verdict
+from sojourn.facts.reasons import Reason
+
+Check = Callable[[Proposal], Finding | None]
+
+ADMISSION: tuple[Check, ...] = (
+    memory_checks.weights_or_request_exceed_memory,  # nothing else matters if it does not load
+    memory_checks.contiguous_batch_exceeds_memory,
+    memory_checks.memory_too_close,
+    memory_checks.kv_below_max_batch,
+    queue_checks.unstable_at_peak,  # with the best batch that fits
+    queue_checks.slo_below_floor,
+    queue_checks.slo_missed_at_peak,
+    queue_checks.utilisation_above_target,
+    spec_checks.batch_wait_too_long,
+    spec_checks.queue_below_batch,
+    spec_checks.zero_replicas_without_wake,
+    spec_checks.target_has_other_owner,
+    spec_checks.no_peak_declared,
+)
+"""In the order a reader cares: does it start, is it stable, is it fast, is it tidy."""
+
+
+def admit(proposal: Proposal) -> tuple[Finding, ...]:
+    """All findings of one proposal, in the chain's order."""
+    return tuple(finding for check in ADMISSION if (finding := check(proposal)))
+
+
+def denied(findings: tuple[Finding, ...]) -> bool:
+    """True when any finding is a REJECT."""
+    return any(finding.verdict is Verdict.REJECT for finding in findings)
+
+
+def denial(findings: tuple[Finding, ...]) -> str:
+    """The text of a denial: each rejected reason with its message, one a line."""
+    rejected = [f for f in findings if f.verdict is Verdict.REJECT]
+    lines = [f"{f.reason}: {f.message}" for f in rejected]
+    if len(lines) == 1 and rejected[0].reason is Reason.INVALID_OBJECT:
+        return lines[0]
+    return "\n".join(lines)
+
+
+def warnings(findings: tuple[Finding, ...]) -> tuple[str, ...]:
+    """One line a warning, as kubectl prints them."""
+    return tuple(f"{f.reason}: {f.message}" for f in findings if f.verdict is Verdict.WARN)

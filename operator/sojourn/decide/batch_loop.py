@@ -1,0 +1,146 @@
+"""The slow loop of max batch: a rollout is a cost, so a change must earn it (decision.md 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sojourn.facts.declaration import BatchPolicy, BatchRefMode
+from sojourn.facts.policy import Policy
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import Situation, TargetState
+
+
+@dataclass(frozen=True)
+class BatchWish:
+    """The max batch the model would run, beside the live one.
+
+    Attributes:
+        live: max batch now; None when the target does not say.
+        wanted: max batch of the chosen objective.
+        feasible: least and largest max batch within the serving constraint at the live replicas.
+        replicas_saved: replicas fewer with ``wanted`` at the design rate.
+        restores_slo: the live batch misses the SLO where the wanted one keeps it.
+    """
+
+    live: int | None
+    wanted: int
+    feasible: tuple[int, int] | None
+    replicas_saved: int
+    restores_slo: bool
+
+
+@dataclass(frozen=True)
+class BatchMove:
+    """The outcome: max batch to run, whether it is written now, and why or why not."""
+
+    max_batch: int | None
+    write: bool
+    reason: Reason
+    message: str
+    wanted: bool
+
+
+@dataclass(frozen=True)
+class _Case:
+    situation: Situation
+    target: TargetState
+    wish: BatchWish
+    policy: Policy
+
+
+def move(situation: Situation, target: TargetState, wish: BatchWish, policy: Policy) -> BatchMove:
+    """Decide on max batch: the first objection keeps the live one."""
+    case = _Case(situation, target, wish, policy)
+    if not _worth_it(case):
+        return BatchMove(wish.live, False, Reason.STEADY, "max batch is within tolerance", False)
+    for objection in OBJECTIONS:
+        if text := objection(case):
+            return BatchMove(wish.live, False, Reason.HOLD, text, True)
+    text = f"max batch {wish.live} -> {wish.wanted}: {_gain(wish)}"
+    return BatchMove(wish.wanted, True, Reason.BATCH_CHANGED, text, True)
+
+
+def _worth_it(case: _Case) -> bool:
+    wish = case.wish
+    if wish.live is None:
+        return case.target.batch_referenced
+    if wish.feasible is not None and not wish.feasible[0] <= wish.live <= wish.feasible[1]:
+        return wish.wanted != wish.live
+    change = abs(wish.wanted - wish.live) / wish.live
+    return change >= case.policy.batch_tolerance
+
+
+def _not_allowed(case: _Case) -> str | None:
+    declaration = case.situation.service.declaration
+    if declaration.scaling.batch_policy is BatchPolicy.FIXED:
+        return "spec.scaling.maxBatchPolicy is Fixed"
+    if declaration.engine.max_batch_ref.mode is not BatchRefMode.ENV:
+        return f"maxBatchRef mode {declaration.engine.max_batch_ref.mode} is not written"
+    return None
+
+
+def _not_referenced(case: _Case) -> str | None:
+    if case.target.batch_referenced:
+        return None
+    variable = case.situation.service.declaration.engine.max_batch_ref.env
+    return f"no argument of the target refers to $({variable})"
+
+
+def _moving(case: _Case) -> str | None:
+    if case.target.rollout_running:
+        return "a rollout is running"
+    if case.target.pods_pending:
+        return f"{case.target.pods_pending} pods are still starting"
+    events = case.situation.past.scale_events
+    if events and case.situation.now_s - events[-1].at_s < case.policy.quiet_s:
+        return f"the scale changed less than {case.policy.quiet_s:g} s ago"
+    return None
+
+
+def _impatient(case: _Case) -> str | None:
+    if case.wish.restores_slo or case.wish.live is None:
+        return None
+    since = case.situation.past.batch_wanted_since_s
+    waited = 0.0 if since is None else case.situation.now_s - since
+    if waited < case.policy.batch_patience_s:
+        return f"wanted for {waited:.0f} s of {case.policy.batch_patience_s:g} s"
+    return None
+
+
+def _over_budget(case: _Case) -> str | None:
+    past = case.situation.past
+    changed = past.batch_changed_at_s
+    if changed is None or case.situation.now_s - changed >= case.policy.batch_interval_s:
+        return None
+    ago = case.situation.now_s - changed
+    return f"last changed {ago:.0f} s ago, at most once in {case.policy.batch_interval_s:g} s"
+
+
+def _no_gain(case: _Case) -> str | None:
+    wish = case.wish
+    if wish.live is None or wish.restores_slo or wish.replicas_saved > 0:
+        return None
+    if wish.feasible is not None and not wish.feasible[0] <= wish.live <= wish.feasible[1]:
+        return None
+    return "no replica saved and the SLO is kept as it is"
+
+
+OBJECTIONS: tuple[Callable[[_Case], str | None], ...] = (
+    _not_allowed,
+    _not_referenced,
+    _moving,
+    _no_gain,
+    _over_budget,
+    _impatient,  # last: it is the one that passes by waiting
+)
+
+
+def _gain(wish: BatchWish) -> str:
+    if wish.live is None:
+        return "the variable was not set"
+    if wish.restores_slo:
+        return "the SLO is kept with it"
+    if wish.replicas_saved > 0:
+        return f"saves {wish.replicas_saved} replicas"
+    return "the live one is outside the feasible interval"

@@ -1,0 +1,73 @@
+"""From the table's answer to the replicas written: behaviour, bounds, quota, each clip recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sojourn.decide import behaviour, holds
+from sojourn.facts.plan import Clip
+from sojourn.facts.policy import Policy
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import Situation, TargetState
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Replicas after every limit, and the limits that changed them, in order."""
+
+    replicas: int
+    clips: tuple[Clip, ...]
+
+
+def bounded(situation: Situation, target: TargetState, wanted: int, policy: Policy) -> Bounded:
+    """Apply evidence, stabilisation, policies, floor and ceiling, quota, in that order.
+
+    A fewer-replicas answer without evidence becomes the current replicas; the floor holds always,
+    and so does the ceiling, except that nothing is removed on missing evidence.
+    """
+    scaling = situation.service.declaration.scaling
+    current, clips = target.spec_replicas, []
+
+    def note(clip: Clip | None) -> None:
+        if clip is not None:
+            clips.append(clip)
+
+    replicas = wanted
+    thin = holds.no_scale_down(situation, target, policy.rate_window_s)
+    if thin is not None and replicas < current:
+        note(Clip(thin.reason, current, f"{current} of {wanted} wanted: {thin.message}"))
+        replicas = current
+    replicas, clip = behaviour.stabilised(
+        current, replicas, scaling.behaviour, situation.past, situation.now_s
+    )
+    note(clip)
+    replicas, clip = behaviour.paced(
+        current, replicas, scaling.behaviour, situation.past, situation.now_s
+    )
+    note(clip)
+    if replicas > scaling.max_replicas:
+        replicas = scaling.max_replicas
+        note(Clip(Reason.MAX_REPLICAS, replicas, f"{wanted} wanted, maxReplicas {replicas}"))
+    if replicas < scaling.min_replicas:
+        replicas = scaling.min_replicas
+        note(Clip(Reason.MIN_REPLICAS, replicas, f"{wanted} wanted, minReplicas {replicas}"))
+    return _within_quota(situation, current, Bounded(replicas, tuple(clips)))
+
+
+def floor_only(situation: Situation, target: TargetState) -> Bounded:
+    """Replicas while held: the current ones, raised to the floor, never lowered."""
+    floor = situation.service.declaration.scaling.min_replicas
+    if target.spec_replicas >= floor:
+        return Bounded(target.spec_replicas, ())
+    text = f"{target.spec_replicas} run, minReplicas {floor}"
+    return Bounded(floor, (Clip(Reason.MIN_REPLICAS, floor, text),))
+
+
+def _within_quota(situation: Situation, current: int, answer: Bounded) -> Bounded:
+    """Quota stops growth; it never removes what already runs."""
+    quota = situation.quota_replicas
+    if quota is None or answer.replicas <= max(quota, current):
+        return answer
+    allowed = max(quota, current)
+    text = f"{answer.replicas} wanted, quota and capacity allow {allowed}"
+    return Bounded(allowed, (*answer.clips, Clip(Reason.QUOTA, allowed, text)))

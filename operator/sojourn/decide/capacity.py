@@ -1,0 +1,94 @@
+"""What replicas of a service can take: asked of any queueing model, in requests per second.
+
+Everything a replica does depends on lambda only through lambda / c, so one number a batch size,
+lambda1*, answers "how many replicas" for every rate (queueing.md, sections 7 and 8).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from sojourn.facts.replica import Replica
+from sojourn.facts.service import Service
+from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
+from sojourn.model.protocol import QueueModel
+
+ROUNDING_SLACK = 1e-9
+"""Relative: a rate that fills replicas exactly must not ask for one more."""
+
+LARGEST_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One service with the model that answers for it."""
+
+    service: Service
+    queue: QueueModel
+
+    def replica(self, batch: int) -> Replica:
+        """The replica with max batch ``batch``, within what KV memory holds."""
+        limit = self.service.bounds.kv_limit
+        held = batch if limit is None else max(1, min(batch, limit))
+        return replace(self.service.replica, max_batch=held)
+
+    def capacity_per_s(self, batch: int) -> float:
+        """Rate at which one replica with that max batch has a load of 1."""
+        return self.queue.max_rate(self.replica(batch), _load_only(1.0)).rate_per_s
+
+    def within_goal(self, batch: int) -> ReplicaRate:
+        """Lambda1*: largest rate of one replica within the SLO and the target utilisation."""
+        return self.queue.max_rate(self.replica(batch), self.service.goal)
+
+    def within_slo(self, batch: int, utilisation: float) -> ReplicaRate:
+        """Largest rate of one replica within the SLO, its load at most ``utilisation``."""
+        goal = replace(self.service.goal, max_utilisation=utilisation)
+        return self.queue.max_rate(self.replica(batch), goal)
+
+    def utilisation(self, rate_per_s: float, replicas: int, batch: int) -> float:
+        """Load rho of ``replicas`` at ``rate_per_s``; inf without replicas."""
+        if replicas <= 0:
+            return math.inf if rate_per_s > 0 else 0.0
+        return rate_per_s / (replicas * self.capacity_per_s(batch))
+
+    def least_batch(self, rate_per_s: float, replicas: int, utilisation: float) -> int | None:
+        """Least max batch whose load is at most ``utilisation`` (below it at 1), or None.
+
+        Capacity rises with the batch, so bisection is enough: O(log B) questions of the model.
+        """
+        strict = utilisation >= 1
+
+        def carries(batch: int) -> bool:
+            load = self.utilisation(rate_per_s, replicas, batch)
+            return load < 1 - ROUNDING_SLACK if strict else load <= utilisation + ROUNDING_SLACK
+
+        largest = self.service.bounds.kv_limit or LARGEST_BATCH
+        if not carries(largest):
+            return None
+        low, high = 0, largest
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if carries(middle) else (middle, high)
+        return high
+
+
+def replicas_for(rate_per_s: float, rate_per_replica_per_s: float) -> int:
+    """Least whole number of replicas that share a rate; 0 for no traffic.
+
+    Ceil, not round: if 2.4 are needed, two run at a load of 1.2 and the queue never drains.
+    """
+    if rate_per_s <= 0:
+        return 0
+    if rate_per_replica_per_s <= 0:
+        return MANY_REPLICAS
+    needed = rate_per_s / rate_per_replica_per_s
+    return min(MANY_REPLICAS, math.ceil(needed * (1 - ROUNDING_SLACK)))
+
+
+MANY_REPLICAS = 1_000_000
+"""Stands for "no number is enough"; every real bound is below it."""
+
+
+def _load_only(utilisation: float) -> LatencyGoal:
+    return LatencyGoal(max_utilisation=utilisation, max_blocking=1.0)

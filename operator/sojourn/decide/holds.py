@@ -1,0 +1,88 @@
+"""What keeps the operator from scaling a service: missing evidence, or somebody's word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sojourn.facts.declaration import Actuation, Mode
+from sojourn.facts.reading import Unknown
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import Situation, TargetState
+
+
+@dataclass(frozen=True)
+class Held:
+    """Why nothing is decided."""
+
+    reason: Reason
+    message: str
+
+
+def target_unknown(situation: Situation) -> Held | None:
+    """The target is missing, forbidden or not yet seen."""
+    if isinstance(situation.target, Unknown):
+        return Held(situation.target.reason, situation.target.why)
+    return None
+
+
+def switched_off(situation: Situation) -> Held | None:
+    """Mode Off, or paused by annotation."""
+    declaration = situation.service.declaration
+    if declaration.paused:
+        return Held(Reason.PAUSED, "annotation serving.sojourn.dev/paused is set")
+    if declaration.scaling.mode is Mode.OFF:
+        return Held(Reason.MODE_OFF, "spec.scaling.mode is Off")
+    return None
+
+
+def rate_unknown(situation: Situation) -> Held | None:
+    """No evidence of the arrival rate: unknown is not zero."""
+    rate = situation.signals.rate_per_s
+    if isinstance(rate, Unknown):
+        return Held(rate.reason, f"arrival rate unknown: {rate.why}")
+    return None
+
+
+HOLDS: tuple[Callable[[Situation], Held | None], ...] = (
+    target_unknown,  # without it there is nothing to say about the rest
+    switched_off,
+    rate_unknown,
+)
+
+
+def held(situation: Situation) -> Held | None:
+    """The first hold that applies, or None."""
+    for hold in HOLDS:
+        if found := hold(situation):
+            return found
+    return None
+
+
+def not_written(situation: Situation, target: TargetState) -> Held | None:
+    """Why a decision is reported and not written: conflict, mode or actuation."""
+    scaling = situation.service.declaration.scaling
+    if target.other_owners:
+        owners = ", ".join(target.other_owners)
+        return Held(Reason.TARGET_CONFLICT, f"the target is also scaled by {owners}")
+    if scaling.mode is Mode.RECOMMEND:
+        return Held(Reason.RECOMMEND, "spec.scaling.mode is Recommend")
+    if scaling.actuation is Actuation.METRIC:
+        return Held(Reason.RECOMMEND, "spec.scaling.actuation is Metric: an HPA writes the scale")
+    return None
+
+
+def no_scale_down(situation: Situation, target: TargetState, window_s: float) -> Held | None:
+    """Evidence too thin to remove capacity, though enough to add it."""
+    rate = situation.signals.rate_per_s
+    if isinstance(rate, Unknown):
+        return Held(Reason.EVIDENCE, rate.why)
+    if rate.lower_bound:
+        return Held(Reason.EVIDENCE, "the arrival rate is only a lower bound")
+    youngest = target.youngest_ready_at_s
+    if youngest is not None and situation.now_s - youngest < window_s:
+        return Held(
+            Reason.EVIDENCE,
+            f"a serving pod is younger than the {window_s:g} s window of the rate",
+        )
+    return None

@@ -1,0 +1,199 @@
+"""Admission checks on the queue: stability, the SLO's floor, the peak."""
+
+from __future__ import annotations
+
+import math
+
+from sojourn.decide.capacity import MANY_REPLICAS, Serving, replicas_for
+from sojourn.decide.proposal import Proposal
+from sojourn.facts.finding import Finding, Verdict
+from sojourn.facts.reasons import Reason
+from sojourn.facts.replica import OperatingPoint
+from sojourn.facts.sojourn import LatencyGoal, Sojourn
+from sojourn.units import format_duration, format_rate
+
+MAX_BATCH_FIELD = "spec.engine.maxBatchSize.max"
+MAX_REPLICAS_FIELD = "spec.scaling.maxReplicas"
+
+
+def unstable_at_peak(proposal: Proposal) -> Finding | None:
+    """Load of 1 or more at the judged rate, with every replica and the best batch."""
+    judged = proposal.judged
+    if judged is None or proposal.utilisation < 1 - 1e-9:
+        return None
+    batch, replicas = proposal.best_batch, proposal.max_replicas
+    remedies = [
+        text
+        for text in (_larger_batch(proposal), _more_replicas(proposal, target=False))
+        if text is not None
+    ]
+    most = replicas * proposal.serving.capacity_per_s(batch)
+    remedies.append(f"or declare at most {format_rate(most * 0.999)}" if remedies else "")
+    if not remedies[0]:
+        remedies = [f"declare at most {format_rate(most * 0.999)}"]
+    message = (
+        f"max batch {batch} cannot keep up with {format_rate(judged.rate_per_s)} "
+        f"({judged.source}) on {_replicas(replicas)}: utilisation {proposal.utilisation:.2f}, "
+        f"stable below 1. {_sentence(remedies)}"
+    )
+    return Finding(
+        Reason.UNSTABLE,
+        Verdict.REJECT,
+        MAX_BATCH_FIELD,
+        message,
+        (
+            ("utilisation", proposal.utilisation),
+            ("rate_per_s", judged.rate_per_s),
+            ("max_stable_rate_per_s", most),
+        ),
+    )
+
+
+def slo_below_floor(proposal: Proposal) -> Finding | None:
+    """A lone request on an idle replica already takes longer than the SLO."""
+    service = proposal.service
+    rate = proposal.serving.within_slo(service.bounds.minimum, 0.99)
+    if rate.reachable:
+        return None
+    name, field, asked = _missed_goal(service.goal, rate.binding)
+    message = (
+        f"{name} of {format_duration(asked)} at P{service.goal.probability * 100:g} cannot be met "
+        f"at any load: a lone request on an idle replica takes {format_duration(rate.floor_s)}. "
+        f"Declare at least {format_duration(_rounded_up(rate.floor_s))}, or use a faster GPU, more "
+        "tensor parallelism or shorter outputs."
+    )
+    return Finding(
+        Reason.SLO_UNREACHABLE, Verdict.REJECT, field, message, (("floor_s", rate.floor_s),)
+    )
+
+
+def slo_missed_at_peak(proposal: Proposal) -> Finding | None:
+    """Stable, but the SLO is missed at the judged rate with every replica."""
+    judged = proposal.judged
+    if judged is None or proposal.utilisation >= 1 - 1e-9:
+        return None
+    rate = proposal.serving.within_slo(proposal.best_batch, 0.99)
+    if not rate.reachable or rate.binding == "Utilisation":
+        return None
+    needed = replicas_for(judged.rate_per_s, rate.rate_per_s)
+    if needed <= proposal.max_replicas:
+        return None
+    predicted = _predicted(proposal, judged.rate_per_s)
+    name, _, asked = _missed_goal(proposal.service.goal, rate.binding)
+    value = _metric_s(predicted, rate.binding, proposal.service.goal.probability)
+    message = (
+        f"{name} at {format_rate(judged.rate_per_s)} ({judged.source}) on "
+        f"{_replicas(proposal.max_replicas)} is {format_duration(value)}, above "
+        f"{format_duration(asked)}. Raise maxReplicas to {needed}."
+    )
+    return Finding(
+        Reason.SLO_MISSED_AT_PEAK,
+        Verdict.WARN,
+        MAX_REPLICAS_FIELD,
+        message,
+        (("predicted_s", value), ("slo_s", asked), ("replicas_needed", needed)),
+    )
+
+
+def utilisation_above_target(proposal: Proposal) -> Finding | None:
+    """Stable, but above the target utilisation at the judged rate with every replica."""
+    judged, target = proposal.judged, proposal.service.goal.max_utilisation
+    if judged is None or not target + 1e-9 < proposal.utilisation < 1 - 1e-9:
+        return None
+    remedies = [
+        text
+        for text in (_larger_batch(proposal), _more_replicas(proposal, target=True))
+        if text is not None
+    ]
+    message = (
+        f"utilisation at {format_rate(judged.rate_per_s)} ({judged.source}) on "
+        f"{_replicas(proposal.max_replicas)} with max batch {proposal.best_batch} is "
+        f"{proposal.utilisation:.2f}, above the target {target:.2f}. {_sentence(remedies)}"
+    )
+    return Finding(
+        Reason.UTILIZATION_ABOVE_TARGET,
+        Verdict.WARN,
+        MAX_REPLICAS_FIELD,
+        message,
+        (("utilisation", proposal.utilisation), ("target_utilisation", target)),
+    )
+
+
+def _larger_batch(proposal: Proposal) -> str | None:
+    """Raise max batch: the least at the target, and the least that is stable at all."""
+    if proposal.judged is None:
+        return None
+    serving, replicas = proposal.serving, proposal.max_replicas
+    rate, target = proposal.judged.rate_per_s, proposal.service.goal.max_utilisation
+    stable = serving.least_batch(rate, replicas, 1.0)
+    wanted = serving.least_batch(rate, replicas, target)
+    if stable is None:
+        return None
+    at_stable = _load(serving, rate, replicas, stable)
+    if wanted is None:
+        return f"raise max batch to {stable} ({at_stable}; no batch reaches the target {target:g})"
+    at_wanted = _load(serving, rate, replicas, wanted)
+    if wanted <= proposal.best_batch:
+        return None
+    stable_text = f"; stable from {stable}: {at_stable}" if stable > proposal.best_batch else ""
+    return f"raise max batch to {wanted} (utilisation {at_wanted}, target {target:g}{stable_text})"
+
+
+def _more_replicas(proposal: Proposal, *, target: bool) -> str | None:
+    """Raise maxReplicas to the least that is stable, or that keeps the target."""
+    if proposal.judged is None:
+        return None
+    serving, batch, rate = proposal.serving, proposal.best_batch, proposal.judged.rate_per_s
+    limit = proposal.service.goal.max_utilisation if target else 1 - 1e-6
+    needed = replicas_for(rate, limit * serving.capacity_per_s(batch))
+    if needed >= MANY_REPLICAS or needed <= proposal.max_replicas:
+        return None
+    return f"run {_replicas(needed)} ({_load(serving, rate, needed, batch)})"
+
+
+def _load(serving: Serving, rate_per_s: float, replicas: int, batch: int) -> str:
+    return f"{serving.utilisation(rate_per_s, replicas, batch):.2f}"
+
+
+def _predicted(proposal: Proposal, rate_per_s: float) -> Sojourn:
+    traffic = proposal.service.declaration.traffic
+    point = OperatingPoint(
+        replica=proposal.serving.replica(proposal.best_batch),
+        rate_per_s=rate_per_s,
+        replicas=proposal.max_replicas,
+        routing=traffic.routing,
+    )
+    return proposal.serving.queue.sojourn(point, (proposal.service.goal.probability,))
+
+
+def _metric_s(sojourn: Sojourn, binding: str, probability: float) -> float:
+    latency = {
+        "FirstToken": sojourn.time_to_first_token,
+        "OutputToken": sojourn.time_per_output_token,
+    }.get(binding) or sojourn.latency
+    return latency.quantile_s(probability)
+
+
+def _missed_goal(goal: LatencyGoal, binding: str) -> tuple[str, str, float]:
+    """Name, field and seconds of the SLO metric that binds."""
+    if binding == "FirstToken" and goal.first_token_s is not None:
+        return "timeToFirstToken", "spec.slo.timeToFirstToken", goal.first_token_s
+    if binding == "OutputToken" and goal.output_token_s is not None:
+        return "interTokenLatency", "spec.slo.interTokenLatency", goal.output_token_s
+    return "latency", "spec.slo.latency", goal.latency_s or 0.0
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"
+
+
+def _sentence(parts: list[str]) -> str:
+    """Alternatives as one sentence."""
+    text = ", or ".join(part.removeprefix("or ") for part in parts if part)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _rounded_up(seconds: float) -> float:
+    """Two significant digits, upwards: an SLO at the floor itself would be missed half the time."""
+    step = 10.0 ** (math.floor(math.log10(seconds)) - 1)
+    return math.ceil(seconds / step * (1 - 1e-9)) * step
