@@ -233,6 +233,19 @@ class ScalingRules:
     tolerance: float = 0.1
 
 
+DEFAULT_UP = ScalingRules(
+    stabilization_s=0.0,
+    policies=(ScalingPolicy("Percent", 100, 15.0), ScalingPolicy("Pods", 4, 15.0)),
+    tolerance=0.0,
+)
+"""The HPA's scale-up defaults, but no tolerance: an SLO missed by 5 % is missed."""
+
+DEFAULT_DOWN = ScalingRules(
+    stabilization_s=300.0, policies=(ScalingPolicy("Percent", 100, 15.0),), tolerance=0.1
+)
+"""The HPA's scale-down defaults."""
+
+
 @dataclass(frozen=True)
 class Behaviour:
     """HPA autoscaling/v2 behaviour; None takes the HPA's default of that direction."""
