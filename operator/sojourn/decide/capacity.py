@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sojourn.facts.replica import Replica
 from sojourn.facts.service import Service
@@ -35,16 +36,16 @@ class Serving:
 
     def capacity_per_s(self, batch: int) -> float:
         """Rate at which one replica with that max batch has a load of 1."""
-        return self.queue.max_rate(self.replica(batch), _load_only(1.0)).rate_per_s
+        return _max_rate(self.queue, self.replica(batch), _load_only(1.0)).rate_per_s
 
     def within_goal(self, batch: int) -> ReplicaRate:
         """Lambda1*: largest rate of one replica within the SLO and the target utilisation."""
-        return self.queue.max_rate(self.replica(batch), self.service.goal)
+        return _max_rate(self.queue, self.replica(batch), self.service.goal)
 
     def within_slo(self, batch: int, utilisation: float) -> ReplicaRate:
         """Largest rate of one replica within the SLO, its load at most ``utilisation``."""
         goal = replace(self.service.goal, max_utilisation=utilisation)
-        return self.queue.max_rate(self.replica(batch), goal)
+        return _max_rate(self.queue, self.replica(batch), goal)
 
     def utilisation(self, rate_per_s: float, replicas: int, batch: int) -> float:
         """Load rho of ``replicas`` at ``rate_per_s``; inf without replicas."""
@@ -88,6 +89,12 @@ def replicas_for(rate_per_s: float, rate_per_replica_per_s: float) -> int:
 
 MANY_REPLICAS = 1_000_000
 """Stands for "no number is enough"; every real bound is below it."""
+
+
+@lru_cache(maxsize=262_144)
+def _max_rate(queue: QueueModel, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+    """Lambda1* depends on nothing that a tick changes, so it is solved once."""
+    return queue.max_rate(replica, goal)
 
 
 def _load_only(utilisation: float) -> LatencyGoal:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from sojourn.decide import batch_loop, batches, bounds, holds, report
 from sojourn.decide.batch_loop import BatchMove
-from sojourn.decide.batches import BatchChoice
 from sojourn.decide.bounds import Bounded
 from sojourn.decide.capacity import Serving
 from sojourn.decide.holds import Held
@@ -22,8 +21,9 @@ from sojourn.facts.reading import Known, Reading, Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.replica import DynamicReplica, OperatingPoint
 from sojourn.facts.situation import Situation, TargetState
+from sojourn.facts.sizing import Sizing
 from sojourn.facts.sojourn import Sojourn
-from sojourn.model import stability
+from sojourn.model import sizing, stability
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Course:
     target: TargetState
     policy: Policy
     live: Live
-    choice: BatchChoice
+    sizing: Sizing
 
 
 def plan(
@@ -87,14 +87,15 @@ def _course(situation: Situation, target: TargetState, serving: Serving, policy:
     service_bounds = serving.service.bounds
     batch = target.max_batch or service_bounds.maximum
     live = Live(serving, policy, rate.value, target.spec_replicas, batch)
-    return _Course(situation, target, policy, live, batches.choose(serving, rate.value))
+    answer = sizing.size(serving.queue, batches.constraint_of(serving.service), rate.value)
+    return _Course(situation, target, policy, live, answer)
 
 
 def _decided(course: _Course, findings: tuple[Finding, ...]) -> Plan:
     situation, target, live = course.situation, course.target, course.live
     row = evaluate(live)
     bounded = bounds.bounded(situation, target, row.replicas, course.policy)
-    wish = batches.wish(live, target.max_batch, course.choice)
+    wish = batches.wish(live, target.max_batch, course.sizing)
     move = batch_loop.move(situation, target, wish, course.policy)
     unwritten = holds.not_written(situation, target)
     decision = _decision(course, row, bounded, move, unwritten)
@@ -138,7 +139,7 @@ def _decision(
         row=row.reason,
         before=Setting(target.spec_replicas, target.max_batch),
         after=Setting(bounded.replicas, move.max_batch),
-        raw=Setting(row.replicas, course.choice.batch),
+        raw=Setting(row.replicas, course.sizing.batch),
         message=message,
         limited_by=clips,
     )
@@ -179,13 +180,12 @@ def _held_plan(
 
 
 def _report(course: _Course) -> Report:
-    live, signals, choice = course.live, course.situation.signals, course.choice
-    interval = choice.interval
+    live, signals, sized = course.live, course.situation.signals, course.sizing
     batch = live.max_batch
     serving = live.serving
     limits = Limits(
-        min_batch=interval[0] if interval else None,
-        max_batch_for_slo=interval[1] if interval else None,
+        min_batch=sized.smallest_batch if sized.reachable else None,
+        max_batch_for_slo=sized.largest_batch if sized.reachable else None,
         max_batch_for_memory=serving.service.bounds.kv_limit,
         rate_per_replica=live.goal_rate.rate_per_s,
         max_stable_rate=serving.service.declaration.scaling.max_replicas
