@@ -226,6 +226,9 @@ def _prometheus(layout: Layout) -> list[str]:
         f"--storage.tsdb.retention.time={layout.settings.prometheus.retention}",
         f"--web.listen-address={LOOPBACK}:{layout.ports[Component.PROMETHEUS]}",
         "--web.enable-lifecycle",
+        # Unset, a new target waits up to 5 s for its first scrape.
+        "--scrape.discovery-reload-interval="
+        + prometheus.duration(layout.settings.prometheus.discovery_interval_s),
     ]
 
 

@@ -48,17 +48,14 @@ def configuration(settings: PrometheusSettings, targets_folder: Path) -> str:
     Targets bring their own labels, ``job`` included, as a PodMonitor would give them.
     """
     interval = duration(settings.discovery_interval_s)
-    jobs: list[dict[str, Any]] = [
-        {
-            "job_name": "files",
-            "file_sd_configs": [
-                {"files": [f"{targets_folder}/*.json"], "refresh_interval": interval}
-            ],
-        }
+    files = {"files": [f"{targets_folder}/*.json"], "refresh_interval": interval}
+    endpoints = [{"url": url, "refresh_interval": interval} for url in settings.http_sd_urls]
+    # Both jobs stay whatever the settings: the series of a job that is taken away are not marked
+    # stale and would answer queries for five more minutes.
+    jobs = [
+        {"job_name": "files", "file_sd_configs": [files]},
+        {"job_name": "http", "http_sd_configs": endpoints},
     ]
-    if settings.http_sd_urls:
-        discovery = [{"url": url, "refresh_interval": interval} for url in settings.http_sd_urls]
-        jobs.append({"job_name": "http", "http_sd_configs": discovery})
     scrape = duration(settings.scrape_interval_s)
     document = {
         "global": {"scrape_interval": scrape, "scrape_timeout": scrape},
