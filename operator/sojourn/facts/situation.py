@@ -15,7 +15,20 @@ def _not_observed() -> Unknown:
 
 @dataclass(frozen=True)
 class Signals:
-    """Measured signals of one service, summed over its pods."""
+    """Measured signals of one service, over all its pods.
+
+    Attributes:
+        rate_per_s: requests offered per second: a gateway's count, or completions, refusals and
+            growth of the in-flight count; ``lower_bound`` while a pod's window is not full.
+        running, waiting: requests in batches and in queues, summed.
+        kv_usage: fraction of the fullest pod's KV pool.
+        latency_p50_s, latency_p99_s: end to end, interpolated within a histogram bucket.
+        first_token_p99_s, output_token_p99_s: time to first token, time per output token.
+        prompt_tokens, output_tokens: means of the requests that finished.
+        preemptions_per_s: requests evicted from the KV pool.
+        latency_p99_bucket_s: bounds of the bucket that holds the 99th percentile: the true value
+            lies between; None if not known.
+    """
 
     rate_per_s: Reading = field(default_factory=_not_observed)
     running: Reading = field(default_factory=_not_observed)
@@ -23,6 +36,12 @@ class Signals:
     kv_usage: Reading = field(default_factory=_not_observed)
     latency_p50_s: Reading = field(default_factory=_not_observed)
     latency_p99_s: Reading = field(default_factory=_not_observed)
+    first_token_p99_s: Reading = field(default_factory=_not_observed)
+    output_token_p99_s: Reading = field(default_factory=_not_observed)
+    prompt_tokens: Reading = field(default_factory=_not_observed)
+    output_tokens: Reading = field(default_factory=_not_observed)
+    preemptions_per_s: Reading = field(default_factory=_not_observed)
+    latency_p99_bucket_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +58,11 @@ class TargetState:
         rollout_running: a template change is being rolled out.
         other_owners: HPAs, ScaledObjects and InferenceServices that scale the same target.
         youngest_ready_at_s: start of the youngest serving pod; None if none serves.
-        gone: the target does not exist.
+        pods_terminating: pods on their way out, no longer counted as ready.
+        blocked: why pods asked for do not come: ``Unschedulable``, ``SchedulingGated`` or
+            ``FailedCreate``, with the cluster's message; empty when nothing blocks.
+        engine_version: from the container's image tag; None if the tag has none.
+        flags: what the container says about the engine: (role, value, source).
     """
 
     spec_replicas: int = 0
@@ -51,6 +74,28 @@ class TargetState:
     rollout_running: bool = False
     other_owners: tuple[str, ...] = ()
     youngest_ready_at_s: float | None = None
+    pods_terminating: int = 0
+    blocked: str = ""
+    engine_version: str | None = None
+    flags: tuple[tuple[str, str, str], ...] = ()
+
+
+def _target_not_observed() -> Unknown:
+    return Unknown(Reason.NOT_OBSERVED, "the target has not been observed yet")
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one tick has seen of one service.
+
+    Attributes:
+        target: the workload; Unknown when it is missing, forbidden or not yet seen.
+        quota_replicas: replicas that quota and capacity allow; None when not known to bind.
+    """
+
+    signals: Signals = field(default_factory=Signals)
+    target: TargetState | Unknown = field(default_factory=_target_not_observed)
+    quota_replicas: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""A tick's answers, indexed by pod and workload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sojourn.observe.pods import PodKey
+from sojourn.observe.prometheus import Series
+from sojourn.observe.queries import Question
+from sojourn.observe.settings import ScrapeSettings
+
+Values = dict[PodKey, float]
+
+
+@dataclass
+class Evidence:
+    """Everything Prometheus said at one instant.
+
+    Attributes:
+        at_s: instant of evaluation, Unix seconds.
+        failed: questions without an answer, and why.
+        by_role: values by pod or workload, under the question's or the answer's role.
+        lower: pods of which only completions are counted.
+        wrong: pods by what is wrong with their scrape: stale, short, down, doubled.
+        custom: outcome of ``arrivalRateQuery`` by service; a text says why there is none.
+    """
+
+    at_s: float
+    failed: dict[Question, str] = field(default_factory=dict)
+    by_role: dict[str, Values] = field(default_factory=dict)
+    lower: set[PodKey] = field(default_factory=set)
+    wrong: dict[str, set[PodKey]] = field(default_factory=dict)
+    custom: dict[tuple[str, str], float | str] = field(default_factory=dict)
+
+    def values(self, role: str) -> Mapping[PodKey, float]:
+        """Values of a role; empty when nothing was answered."""
+        return self.by_role.get(role, {})
+
+    def has(self, fault: str, pod: PodKey) -> bool:
+        """True when that is wrong with the pod's scrape."""
+        return pod in self.wrong.get(fault, ())
+
+
+def add_answer(
+    evidence: Evidence, question: Question, answer: Iterable[Series], scrape: ScrapeSettings
+) -> None:
+    """Index one answer. A pod that appears twice counts once, with its larger value."""
+    namespace_label, pod_label = scrape.namespace_label, scrape.pod_label
+    for series in answer:
+        labels = series.labels
+        name = labels.get("workload") or labels.get(pod_label, "")
+        key = (labels.get(namespace_label, ""), name)
+        role = labels.get("role", question.value)
+        if question is Question.HEALTH:
+            evidence.wrong.setdefault(role, set()).add(key)
+            continue
+        values = evidence.by_role.setdefault(role, {})
+        known = values.get(key)
+        # A NaN compares false, so it never replaces a number but a number replaces it.
+        if known is None or series.value > known or math.isnan(known):
+            values[key] = series.value
+        if "bound" in labels:
+            evidence.lower.add(key)
+        if evidence.at_s - series.at_s > scrape.freshness_s:
+            evidence.wrong.setdefault("stale", set()).add(key)

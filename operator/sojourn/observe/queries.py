@@ -1,0 +1,165 @@
+"""The questions of a tick: as many for one service as for thousands.
+
+Every answer is grouped by pod or by workload and joined to services from the pod cache. A question
+covers all engines in use; roles within one answer are told apart by the label ``role``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import lru_cache
+
+from sojourn.engines import Engine, Metric, find
+from sojourn.observe.promql import PromQL, either, labelled
+from sojourn.observe.settings import ScrapeSettings
+
+
+class Question(StrEnum):
+    """What is asked each tick."""
+
+    HEALTH = "health"
+    OFFERED = "offered"
+    IN_FLIGHT = "in flight"
+    KV_USAGE = "KV usage"
+    LATENCY = "latency"
+    FIRST_TOKEN = "time to first token"
+    OUTPUT_TOKEN = "time per output token"
+    TOKENS = "tokens"
+    PREEMPTIONS = "preemptions"
+
+
+def questions(engine_names: frozenset[str], scrape: ScrapeSettings) -> dict[Question, str]:
+    """Each question's expression; questions no engine can answer are left out."""
+    return dict(_questions(engine_names, scrape))
+
+
+@lru_cache(maxsize=32)
+def _questions(names: frozenset[str], scrape: ScrapeSettings) -> tuple[tuple[Question, str], ...]:
+    engines = [engine for engine in map(find, sorted(names)) if engine.metrics]
+    if not engines:
+        return ()
+    asked: dict[Question, Callable[[PromQL, list[Engine]], str]] = {
+        Question.HEALTH: _health,
+        Question.OFFERED: _offered,
+        Question.IN_FLIGHT: _in_flight,
+        Question.KV_USAGE: _kv_usage,
+        Question.LATENCY: _latency,
+        Question.FIRST_TOKEN: _percentile("first_token"),
+        Question.OUTPUT_TOKEN: _percentile("output_token"),
+        Question.TOKENS: _tokens,
+        Question.PREEMPTIONS: _preemptions,
+    }
+    promql = PromQL(scrape)
+    built = ((question, build(promql, engines)) for question, build in asked.items())
+    return tuple((question, expression) for question, expression in built if expression)
+
+
+def _offered(promql: PromQL, engines: list[Engine]) -> str:
+    """Requests offered per second by pod: arrivals where counted, else completions and growth.
+
+    Arrivals = completions + refusals + growth of (running + waiting) is an identity of counts, so
+    it holds in overload, where completions alone stand still. Where a pod has no gauges only the
+    completions are left, marked ``bound="lower"``.
+    """
+    return either(_offered_of(promql, engine) for engine in engines)
+
+
+def _offered_of(promql: PromQL, engine: Engine) -> str:
+    completed = promql.role(engine, "completed", promql.rate)
+    if not completed:
+        return ""
+    terms = [f"({completed})", *_growth(promql, engine)]
+    refused = promql.role(engine, "rejected", promql.rate)
+    if refused:
+        # Engines before the counter have none: zero refusals with the pod's own labels.
+        terms.append(f"({refused} or 0 * ({completed}))")
+    arrivals = promql.role(engine, "arrivals", promql.rate)
+    derived = either((arrivals, " + ".join(terms)))
+    lower = labelled(f"({completed})", "bound", "lower")
+    return f"({derived}) or on ({promql.pod}) {lower}"
+
+
+def _growth(promql: PromQL, engine: Engine) -> Iterable[str]:
+    """Growth of the gauges; an engine whose batches are its own business has only a queue."""
+    roles = ("waiting",) if engine.whole_label else ("running", "waiting")
+    return (f"({promql.role(engine, role, promql.slope)})" for role in roles)
+
+
+def _in_flight(promql: PromQL, engines: list[Engine]) -> str:
+    roles = []
+    for role in ("running", "waiting"):
+        gauges = either(promql.role(engine, role, promql.gauge) for engine in engines)
+        if gauges:
+            roles.append(labelled(gauges, "role", role))
+    return either(roles)
+
+
+def _kv_usage(promql: PromQL, engines: list[Engine]) -> str:
+    """Fullest KV pool of a pod, 0 to 1: the mean over ranks would hide the full one."""
+    shares = []
+    for metric in (m for engine in engines for m in engine.names("kv_usage")):
+        share = f"max by ({promql.pod}) ({promql.gauge(metric)})"
+        if metric.divide_by:
+            whole = f"max by ({promql.pod}) ({promql.select(metric.divide_by)})"
+            share = f"{share} / ({whole} > 0)"
+        shares.append(share)
+    return either(shares)
+
+
+def _health(promql: PromQL, engines: list[Engine]) -> str:
+    """Only what is wrong: stale, short, down and doubled pods; a healthy fleet answers nothing."""
+    scrape = promql.scrape
+    beats = [metric for engine in engines for metric in _heartbeat(engine)]
+    ages = either(f"timestamp({promql.gauge(m)})" for m in beats)
+    counts = either(f"count_over_time({promql.gauge(m)}[{promql.window}])" for m in beats)
+    # One lost scrape is usual; two of four leave a rate of two samples.
+    enough = max(2, int(scrape.rate_window_s / scrape.scrape_interval_s) - 1)
+    up = promql.once(promql.select("up"))
+    copies = f"count by ({promql.pod},instance) ({up}) > 1"
+    wrong = {
+        "stale": f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}",
+        "short": f"max by ({promql.pod}) ({counts}) < {enough}",
+        "down": f"max by ({promql.pod}) ({up}) == 0",
+        "doubled": f"max by ({promql.pod}) ({copies}) and on ({promql.pod}) ({counts})",
+    }
+    return either(labelled(expression, "role", role) for role, expression in wrong.items())
+
+
+def _heartbeat(engine: Engine) -> tuple[Metric, ...]:
+    for role in ("running", "waiting", "completed"):
+        if role == "running" and engine.whole_label:
+            continue
+        if engine.names(role):
+            return engine.names(role)
+    return ()
+
+
+def _latency(promql: PromQL, engines: list[Engine]) -> str:
+    roles = []
+    for role, probability in (("p50", 0.5), ("p99", 0.99)):
+        found = either(promql.quantile(engine, "latency", probability) for engine in engines)
+        if found:
+            roles.append(labelled(found, "role", role))
+    return either(roles)
+
+
+def _percentile(role: str) -> Callable[[PromQL, list[Engine]], str]:
+    def build(promql: PromQL, engines: list[Engine]) -> str:
+        return either(promql.quantile(engine, role, 0.99) for engine in engines)
+
+    return build
+
+
+def _tokens(promql: PromQL, engines: list[Engine]) -> str:
+    roles = []
+    for role in ("prompt_tokens", "output_tokens"):
+        found = either(promql.mean(engine, role) for engine in engines)
+        if found:
+            roles.append(labelled(found, "role", role))
+    return either(roles)
+
+
+def _preemptions(promql: PromQL, engines: list[Engine]) -> str:
+    by_pod = either(promql.role(engine, "preemptions", promql.rate) for engine in engines)
+    return promql.by_workload(by_pod) if by_pod else ""

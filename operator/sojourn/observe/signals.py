@@ -1,0 +1,229 @@
+"""From a tick's evidence to the signals of one service, each a value, a true zero or unknown.
+
+Missing evidence is never read as little load: a pod that was not seen makes a sum a lower bound,
+and too many of them make it unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from sojourn.engines import Engine
+from sojourn.facts.reading import Known, Reading, Unknown
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import Signals
+from sojourn.observe.evidence import Evidence
+from sojourn.observe.pods import Pod, Pods, workload_of
+from sojourn.observe.queries import Question
+from sojourn.observe.settings import ScrapeSettings
+
+_SHOWN_PODS = 3
+
+
+@dataclass(frozen=True)
+class View:
+    """One service's part of the evidence."""
+
+    engine: Engine
+    pods: Pods
+    evidence: Evidence
+    scrape: ScrapeSettings
+
+    def young(self, pod: Pod) -> bool:
+        """The pod's series cannot fill the window yet."""
+        ready_at_s = pod.ready_at_s or 0.0
+        age_s = self.evidence.at_s - ready_at_s
+        return age_s < self.scrape.warm_up_s or self.evidence.has("short", pod.key)
+
+
+def engine_signals(view: View) -> Signals:
+    """Every signal of a service from its own pods' metrics."""
+    running = _summed(view, "running", Question.IN_FLIGHT)
+    waiting = _summed(view, "waiting", Question.IN_FLIGHT)
+    p99 = _by_workload(view, "p99", Question.LATENCY, "latency")
+    return Signals(
+        rate_per_s=_still_in_flight(_offered(view), running, waiting),
+        running=running,
+        waiting=waiting,
+        kv_usage=_kv_usage(view),
+        latency_p50_s=_by_workload(view, "p50", Question.LATENCY, "latency"),
+        latency_p99_s=p99,
+        first_token_p99_s=_by_workload(
+            view, Question.FIRST_TOKEN.value, Question.FIRST_TOKEN, "first_token"
+        ),
+        output_token_p99_s=_by_workload(
+            view, Question.OUTPUT_TOKEN.value, Question.OUTPUT_TOKEN, "output_token"
+        ),
+        prompt_tokens=_by_workload(view, "prompt_tokens", Question.TOKENS),
+        output_tokens=_by_workload(view, "output_tokens", Question.TOKENS),
+        preemptions_per_s=_by_workload(view, Question.PREEMPTIONS.value, Question.PREEMPTIONS),
+        latency_p99_bucket_s=_bucket(view.engine.bounds_s.get("latency", ()), p99),
+    )
+
+
+def unavailable(why: str) -> Signals:
+    """All signals unknown because Prometheus gave no usable answer."""
+    return all_unknown(Unknown(Reason.PROMETHEUS_UNAVAILABLE, why))
+
+
+def all_unknown(unknown: Unknown) -> Signals:
+    """Every signal unknown for one reason."""
+    readings = {f.name: unknown for f in fields(Signals) if f.name != "latency_p99_bucket_s"}
+    return replace(Signals(), **readings)  # type: ignore[arg-type]
+
+
+def _offered(view: View) -> Reading:
+    if not view.engine.names("completed"):
+        return Unknown(
+            Reason.NO_SERIES,
+            f"{view.engine.title} counts no requests: give spec.metrics.arrivalRateQuery",
+        )
+    reading = _summed(view, Question.OFFERED.value, Question.OFFERED)
+    if not isinstance(reading, Known):
+        return reading
+    offered = view.evidence.values(Question.OFFERED.value)
+    gone = (offered.get((view.pods.namespace, name), 0.0) for name in view.pods.departed)
+    total = reading.value + sum(value for value in gone if math.isfinite(value))
+    incomplete = reading.lower_bound or any(p.key in view.evidence.lower for p in view.pods.serving)
+    # Noise of a fitted slope can take an idle service a hair below zero.
+    return Known(max(total, 0.0), reading.at_s, lower_bound=incomplete)
+
+
+def _still_in_flight(rate: Reading, running: Reading, waiting: Reading) -> Reading:
+    """No arrivals while requests are being served is a lull at best: not a reason to shrink."""
+    if not isinstance(rate, Known) or rate.value > 0:
+        return rate
+    in_flight = [r.value for r in (running, waiting) if isinstance(r, Known)]
+    return Known(rate.value, rate.at_s, lower_bound=rate.lower_bound or sum(in_flight) > 0)
+
+
+def _kv_usage(view: View) -> Reading:
+    reading = _summed(view, Question.KV_USAGE.value, Question.KV_USAGE)
+    if not isinstance(reading, Known):
+        return reading
+    usage = view.evidence.values(Question.KV_USAGE.value)
+    seen = [usage[p.key] for p in view.pods.serving if _usable(usage.get(p.key), floor=0.0)]
+    return Known(max(seen, default=0.0), reading.at_s, lower_bound=reading.lower_bound)
+
+
+def _summed(view: View, role: str, question: Question) -> Reading:
+    """Sum over the serving pods, if enough of them were seen."""
+    evidence, serving = view.evidence, view.pods.serving
+    for asked in (Question.HEALTH, question):
+        if asked in evidence.failed:
+            return Unknown(Reason.PROMETHEUS_UNAVAILABLE, evidence.failed[asked])
+    if not serving:
+        return Unknown(Reason.NO_SERIES, "no pod serves: only a gateway could see requests")
+    doubled = [pod for pod in serving if evidence.has("doubled", pod.key)]
+    if doubled:
+        return Unknown(
+            Reason.DUPLICATE_SERIES,
+            f"each series of {_named(doubled)} is there twice: name the label in which the copies "
+            "differ in the operator's replica labels",
+        )
+    floor = -math.inf if question is Question.OFFERED else 0.0
+    total, young, missing = 0.0, 0, []
+    for pod in serving:
+        value = _value(view, role, pod)
+        young += view.young(pod)
+        if _usable(value, floor) and not evidence.has("stale", pod.key):
+            total += value or 0.0
+        else:
+            missing.append(pod)
+    late = [pod for pod in missing if not view.young(pod)]
+    seen = len(serving) - len(missing)
+    if seen < view.scrape.min_coverage * (seen + len(late)) or not seen:
+        return _unseen(view, role, late, missing)
+    return Known(total, evidence.at_s, lower_bound=bool(young or missing))
+
+
+def _value(view: View, role: str, pod: Pod) -> float | None:
+    """A pod's value; zero for a counter that a lazy engine has not created yet."""
+    evidence = view.evidence
+    value = evidence.values(role).get(pod.key)
+    if value is None and view.engine.lazy and role == Question.OFFERED.value:
+        gauges = [evidence.values(r).get(pod.key) for r in ("running", "waiting")]
+        seen = [gauge for gauge in gauges if gauge is not None]
+        return 0.0 if seen and not any(seen) else None
+    return value
+
+
+def _unseen(view: View, role: str, late: list[Pod], missing: list[Pod]) -> Unknown:
+    """Why a sum is unknown, from the commonest fault of the pods that are not seen."""
+    serving = len(view.pods.serving)
+    if not late:
+        return Unknown(
+            Reason.WINDOW_NOT_FULL,
+            f"{_named(missing)} became ready less than {view.scrape.warm_up_s:g} s ago",
+        )
+    faults = Counter(_fault(view, role, pod) for pod in late)
+    reason, text = faults.most_common(1)[0][0]
+    why = f"{text}: {_named(late)}"
+    if len(missing) < serving:
+        share = f"{serving - len(missing)} of {serving} pods were seen"
+        return Unknown(
+            Reason.LOW_COVERAGE, f"{share}, {view.scrape.min_coverage:.0%} needed; {why}"
+        )
+    return Unknown(reason, why)
+
+
+def _fault(view: View, role: str, pod: Pod) -> tuple[Reason, str]:
+    evidence = view.evidence
+    if evidence.has("down", pod.key):
+        return Reason.NO_SERIES, "Prometheus cannot scrape"
+    if evidence.has("stale", pod.key):
+        limit = f"{view.scrape.freshness_s:g} s"
+        return Reason.STALE_SERIES, f"no sample within {limit}"
+    if pod.key in evidence.values(role):
+        return Reason.NOT_A_NUMBER, "the value is no finite, non-negative number"
+    if evidence.values("running").get(pod.key):
+        return Reason.NO_SERIES, "requests are running but none is counted"
+    return Reason.NO_SERIES, f"Prometheus has no {view.engine.title} series"
+
+
+def _by_workload(view: View, role: str, question: Question, bounds: str = "") -> Reading:
+    """A percentile, mean or sum that Prometheus already joined by workload."""
+    if question in view.evidence.failed:
+        return Unknown(Reason.PROMETHEUS_UNAVAILABLE, view.evidence.failed[question])
+    names = {workload_of(pod.name) for pod in view.pods.live}
+    shared = names & view.pods.ambiguous
+    if shared:
+        return Unknown(
+            Reason.DUPLICATE_SERIES,
+            f"pods named {min(shared)}-... belong to several workloads",
+        )
+    values = view.evidence.values(role)
+    found = [values[key] for name in names if (key := (view.pods.namespace, name)) in values]
+    if not found:
+        return Unknown(Reason.NO_SERIES, f"no series for {question.value}")
+    finite = [value for value in found if _usable(value, floor=0.0)]
+    if not finite:
+        return Unknown(Reason.NOT_A_NUMBER, "no request finished in the window")
+    # Pods whose names do not tell their workload answer one by one: the worst of them counts.
+    value = max(finite)
+    at_bound = value in view.engine.bounds_s.get(bounds, ())
+    return Known(value, view.evidence.at_s, lower_bound=at_bound)
+
+
+def _bucket(bounds_s: tuple[float, ...], reading: Reading) -> tuple[float, float] | None:
+    """The bucket a percentile was interpolated in; its value is exact only to these bounds."""
+    if not bounds_s or not isinstance(reading, Known):
+        return None
+    if reading.lower_bound:
+        return reading.value, math.inf
+    above = next((bound for bound in bounds_s if bound >= reading.value), math.inf)
+    below = max((bound for bound in bounds_s if bound < reading.value), default=0.0)
+    return below, above
+
+
+def _usable(value: float | None, floor: float) -> bool:
+    return value is not None and math.isfinite(value) and value >= floor
+
+
+def _named(pods: Iterable[Pod]) -> str:
+    names = [pod.name for pod in pods]
+    more = f" and {len(names) - _SHOWN_PODS} more" if len(names) > _SHOWN_PODS else ""
+    return ", ".join(names[:_SHOWN_PODS]) + more
