@@ -75,7 +75,16 @@ class Event:
 
 @dataclass(frozen=True)
 class Report:
-    """What the status shows beside the decision."""
+    """What the status shows beside the decision.
+
+    Attributes:
+        in_system: requests waiting or in service, over all replicas.
+        predicted: of one replica; None when the queue is unstable or the rate is not known.
+        utilisation: load at the operating point, also where ``predicted`` is None; None takes
+            that of ``predicted``.
+        littles_law_agrees: measured requests in the system match rate x latency; None if not
+            compared.
+    """
 
     rate_per_s: Reading
     latency_p50_s: Reading
@@ -84,6 +93,8 @@ class Report:
     predicted: Sojourn | None = None
     regime: str | None = None
     limits: Limits = field(default_factory=Limits)
+    utilisation: float | None = None
+    littles_law_agrees: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ class Plan:
         write_max_batch: the variable is to be written with ``decision.after.max_batch``.
         container: name of the container whose variable holds max batch; None if not known.
         ready_replicas: replicas that serve, for the status.
+        rollout_running: a change of max batch is being rolled out, for the status.
     """
 
     ref: ObjectRef
@@ -109,3 +121,4 @@ class Plan:
     ready_replicas: int | None = None
     findings: tuple[Finding, ...] = ()
     events: tuple[Event, ...] = ()
+    rollout_running: bool = False
