@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -29,6 +29,17 @@ class Request:
     body: Mapping[str, Any] | None = None
     content_type: str = JSON
     query: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How the cluster is reached: files hold the secrets, or a token does."""
+
+    server: str
+    ca_file: str | None
+    certificate_file: str | None
+    key_file: str | None
+    token: str | None = field(repr=False, default=None)
 
 
 class Kube:
@@ -65,6 +76,19 @@ class Kube:
         except (config.ConfigException, OSError) as exc:
             raise ClusterUnavailable("cluster configuration", str(exc)) from exc
         return cls(client.ApiClient(configuration), timeout_s)
+
+    @property
+    def connection(self) -> Connection:
+        """Address and credentials, for a second client of the same cluster."""
+        held = self._api.configuration
+        token = str((held.api_key or {}).get("BearerToken") or "")
+        return Connection(
+            server=held.host,
+            ca_file=held.ssl_ca_cert,
+            certificate_file=held.cert_file,
+            key_file=held.key_file,
+            token=token.removeprefix("Bearer ").strip() or None,
+        )
 
     async def close(self) -> None:
         """Close the connections."""

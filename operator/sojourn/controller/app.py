@@ -1,0 +1,214 @@
+"""The operator as one process: connect, sync, then watch, tick and answer until told to stop.
+
+Any part that ends ends the process: a restart is a known state, half an operator is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from pathlib import Path
+
+import kopf
+
+from sojourn.act.execute import Executor
+from sojourn.act.kube import Kube
+from sojourn.act.lease import Lease, LeaseSettings
+from sojourn.catalogue import Catalogue
+from sojourn.controller import handlers, probes, sync, trust
+from sojourn.controller.handlers import Hub
+from sojourn.controller.loop import Loop
+from sojourn.controller.own_metrics import OwnMetrics
+from sojourn.controller.registry import Registry
+from sojourn.controller.review import Reviewer
+from sojourn.controller.settings import Settings, own_name, own_namespace
+from sojourn.controller.tick import Corridor
+from sojourn.errors import ClusterUnavailable
+from sojourn.facts.declaration import Declaration
+from sojourn.facts.situation import TargetState
+from sojourn.observe.cluster import ClusterState
+from sojourn.observe.gather import Gatherer
+from sojourn.observe.prometheus import PrometheusSource
+
+log = logging.getLogger(__name__)
+
+BUNDLE_CHECK_S = 300.0
+
+
+class Operator:
+    """Every part of one process, wired."""
+
+    def __init__(self, settings: Settings, kube: Kube) -> None:
+        self.settings = settings
+        self.kube = kube
+        self.namespace = own_namespace()
+        self.metrics = OwnMetrics()
+        names = Catalogue()
+        self.registry = Registry(names)
+        self.cluster = ClusterState()
+        self.prometheus = PrometheusSource(settings.prometheus.source())
+        self.lease = Lease(kube, self._lease_settings())
+        self.kopf_ready = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self.synced = False
+        self.loop = Loop(
+            self._corridor(names),
+            self.lease,
+            self.metrics,
+            settings.tick,
+            settings.lease.retry,
+        )
+        self.reviewer = Reviewer(
+            registry=self.registry,
+            gpus=names.gpus(),
+            owners_of=self._owners_of,
+            rate_of=self.registry.rate_of,
+        )
+
+    def missing(self) -> str | None:
+        """What is not ready yet; None when this process may get traffic."""
+        if not self.synced:
+            return "the first lists have not arrived"
+        if not self.kopf_ready.is_set():
+            return "the watches have not started"
+        return None
+
+    async def run(self, folder: Path) -> None:
+        """Run until told to stop or until a part ends.
+
+        Args:
+            folder: where the webhook's certificate and key are put for its server.
+
+        Raises:
+            ClusterUnavailable: rights are missing without which the operator cannot work.
+        """
+        server = await self._webhook_server(folder)
+        runners = await probes.serve(
+            self.settings.health_port, self.settings.metrics_port, self.missing, self.metrics
+        )
+        parts = {
+            asyncio.create_task(coroutine, name=name)
+            for name, coroutine in (
+                ("kopf", self._kopf(server)),
+                ("lease", self.lease_when_synced()),
+                ("loop", self.loop.run()),
+                ("resync", self._resync()),
+                ("bundle", self._keep_bundle()),
+                ("stop", self._stop_asked()),
+            )
+        }
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                log.info("%s ended: stopping", task.get_name())
+                task.result()
+        finally:
+            self.stopping.set()
+            await _cancelled(parts)
+            await self.lease.release()
+            for runner in runners:
+                await runner.cleanup()
+            self.prometheus.close()
+            await self.kube.close()
+
+    async def lease_when_synced(self) -> None:
+        """Seek the lease once the first picture is complete: a blind process must not lead."""
+        while not self.synced:
+            await asyncio.sleep(0.1)
+        await self.loop.tend_lease()
+
+    async def _kopf(self, server: kopf.WebhookServer | None) -> None:
+        registry = kopf.OperatorRegistry()
+        hub = Hub(self.registry, self.cluster, self.reviewer, self.metrics, self.loop.changed)
+        handlers.register(registry, hub)
+        handlers.register_login(registry, lambda: self.kube.connection)
+        namespaces = self.settings.scope.namespaces
+        await kopf.operator(
+            registry=registry,
+            settings=handlers.settings_of(server),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            ready_flag=self.kopf_ready,
+            stop_flag=self.stopping,
+        )
+
+    async def _resync(self) -> None:
+        while True:
+            complete = await sync.sync(
+                self.kube, self.registry, self.cluster, self.settings.scope.namespaces
+            )
+            self.synced = self.synced or complete
+            await asyncio.sleep(self.settings.resync if complete else 2.0)
+
+    async def _webhook_server(self, folder: Path) -> kopf.WebhookServer | None:
+        options = self.settings.webhook
+        if not options.enabled:
+            return None
+        pair = await trust.ensure_pair(self.kube, self.namespace, options)
+        files = trust.write_files(pair, folder)
+        await trust.keep_bundle(self.kube, options, pair)
+        return kopf.WebhookServer(
+            addr=options.address, port=options.port, certfile=files.certificate, pkeyfile=files.key
+        )
+
+    async def _keep_bundle(self) -> None:
+        while True:
+            await asyncio.sleep(BUNDLE_CHECK_S)
+            if self.settings.webhook.enabled and self.lease.held:
+                try:
+                    options = self.settings.webhook
+                    pair = await trust.ensure_pair(self.kube, self.namespace, options)
+                    await trust.keep_bundle(self.kube, options, pair)
+                except ClusterUnavailable as exc:
+                    log.warning("webhook certificate not checked: %s", exc)
+
+    async def _stop_asked(self) -> None:
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, asked.set)
+        await asked.wait()
+
+    def _corridor(self, names: Catalogue) -> Corridor:
+        executor = Executor(self.kube, may_write=lambda: self.lease.held, host=own_name())
+        gatherer = Gatherer(self.prometheus, self.cluster, self.settings.prometheus.scrape())
+        return Corridor(
+            registry=self.registry,
+            gatherer=gatherer,
+            executor=executor,
+            policy=self.settings.policy(),
+            gpus=names.gpus(),
+            metrics=self.metrics,
+        )
+
+    def _lease_settings(self) -> LeaseSettings:
+        lease = self.settings.lease
+        return LeaseSettings(self.namespace, lease.name, own_name(), lease.duration, lease.retry)
+
+    def _owners_of(self, declaration: Declaration) -> tuple[str, ...]:
+        sharing = self.registry.sharing_target(declaration)
+        target = self.cluster.target_state(declaration, sharing)
+        return target.other_owners if isinstance(target, TargetState) else sharing
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def main(settings: Settings, kubeconfig: Path | None) -> None:
+    """Run the operator.
+
+    Args:
+        kubeconfig: None inside a cluster.
+
+    Raises:
+        ClusterUnavailable: the cluster cannot be reached, or rights are missing.
+    """
+    kube = await Kube.connect(str(kubeconfig) if kubeconfig else None)
+    with tempfile.TemporaryDirectory(prefix="sojourn-") as folder:
+        await Operator(settings, kube).run(Path(folder))

@@ -1,0 +1,68 @@
+"""The operator's own metrics, for its dashboard and alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from sojourn.act.execute import Applied
+from sojourn.facts.reasons import Reason
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
+
+
+class OwnMetrics:
+    """Gauges and counters of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.services = Gauge(
+            "sojourn_services", "InferenceServices in memory", registry=self.registry
+        )
+        self.leader = Gauge(
+            "sojourn_leader", "1 while this process holds the lease", registry=self.registry
+        )
+        self.tick_seconds = Histogram(
+            "sojourn_tick_seconds", "Duration of a tick", buckets=SECONDS, registry=self.registry
+        )
+        self.queries = Gauge(
+            "sojourn_prometheus_queries", "Queries sent by the last tick", registry=self.registry
+        )
+        self.decisions = Counter(
+            "sojourn_decisions", "Decisions by row", ["row"], registry=self.registry
+        )
+        self.writes = Counter("sojourn_writes", "Writes by kind", ["kind"], registry=self.registry)
+        self.desired = Gauge(
+            "sojourn_desired_replicas",
+            "Replicas wanted, for an HPA or KEDA when actuation is Metric",
+            ["namespace", "name"],
+            registry=self.registry,
+        )
+        self.admissions = Counter(
+            "sojourn_admissions", "Admission answers", ["answer"], registry=self.registry
+        )
+        self.blind_scale_downs = Counter(
+            "sojourn_blind_scale_downs",
+            "Scale-downs written without a known rate; always 0",
+            registry=self.registry,
+        )
+
+    def ticked(self, applied: Iterable[Applied]) -> None:
+        """Count one tick's decisions and writes."""
+        self.desired.clear()
+        for done in applied:
+            decision = done.plan.decision
+            self.decisions.labels(decision.row).inc()
+            if decision.after.replicas is not None:
+                self.desired.labels(*done.plan.ref.key).set(decision.after.replicas)
+            for kind, happened in (
+                ("scale", done.scaled),
+                ("batch", done.batch_written),
+                ("status", done.status is not None),
+            ):
+                if happened:
+                    self.writes.labels(kind).inc()
+            shrinks = (decision.after.replicas or 0) < (decision.before.replicas or 0)
+            if done.scaled and shrinks and decision.row is Reason.HOLD:
+                self.blind_scale_downs.inc()

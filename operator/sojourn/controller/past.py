@@ -1,0 +1,46 @@
+"""What a tick leaves behind for the next: recommendations, scale events, wishes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sojourn.act.execute import Applied
+from sojourn.facts.plan import Plan
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import Past, Recommendation, ScaleEvent
+
+LONGEST_WINDOW_S = 3600.0
+"""Longest stabilisation window and policy period an HPA allows."""
+
+
+def after(past: Past, applied: Applied, now_s: float) -> Past:
+    """The past with this tick in it; what is older than any window is dropped."""
+    plan = applied.plan
+    past = replace(
+        past,
+        recommendations=_recent_recommendations(past, plan, now_s),
+        scale_events=tuple(e for e in past.scale_events if now_s - e.at_s < LONGEST_WINDOW_S),
+        batch_wanted_since_s=_wanted_since(past, plan, now_s),
+    )
+    if applied.scaled:
+        change = (plan.decision.after.replicas or 0) - (plan.decision.before.replicas or 0)
+        past = replace(past, scale_events=(*past.scale_events, ScaleEvent(now_s, change)))
+    if applied.batch_written:
+        past = replace(past, batch_changed_at_s=now_s, batch_wanted_since_s=None)
+    return past
+
+
+def _recent_recommendations(past: Past, plan: Plan, now_s: float) -> tuple[Recommendation, ...]:
+    kept = tuple(r for r in past.recommendations if now_s - r.at_s < LONGEST_WINDOW_S)
+    if plan.decision.row is Reason.HOLD or plan.decision.raw.replicas is None:
+        return kept
+    return (*kept, Recommendation(now_s, plan.decision.raw.replicas))
+
+
+def _wanted_since(past: Past, plan: Plan, now_s: float) -> float | None:
+    """Since when another max batch has been wanted; a hold neither starts nor ends it."""
+    if plan.decision.row is Reason.HOLD:
+        return past.batch_wanted_since_s
+    if plan.decision.raw.max_batch == plan.decision.before.max_batch:
+        return None
+    return past.batch_wanted_since_s if past.batch_wanted_since_s is not None else now_s

@@ -1,0 +1,210 @@
+"""The registry: every InferenceService and ServingProfile in memory, resolved once a change.
+
+Fed by watch events, read by the loop and by the webhook; one event loop owns it, so no locks.
+Work is done for what changed: an event costs O(1), a tick resolves only what is stale.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sojourn import api
+from sojourn.decide import resolve
+from sojourn.decide.capacity import Serving
+from sojourn.decide.resolve import Names, Resolved
+from sojourn.errors import InvalidObject
+from sojourn.facts.declaration import Declaration, ObjectRef
+from sojourn.facts.finding import Finding, Verdict
+from sojourn.facts.profile import Profile
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import Past
+from sojourn.model.choose import model_for
+
+Key = tuple[str, str]
+
+
+@dataclass
+class Entry:
+    """One InferenceService with what earlier ticks left behind."""
+
+    ref: ObjectRef
+    past: Past
+    declaration: Declaration | None = None
+    problems: tuple[Finding, ...] = ()
+    resolved: Resolved | None = None
+    serving: Serving | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
+    rate_per_s: float | None = None
+    fingerprint: tuple[object, ...] = ()
+    deleting: bool = False
+
+
+class Registry:
+    """All objects of our kinds that this process has seen."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._entries: dict[Key, Entry] = {}
+        self._profiles: dict[Key, Profile] = {}
+        self._by_profile: dict[Key, set[Key]] = defaultdict(set)
+        self._by_target: dict[tuple[str, str, str], set[Key]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> Iterator[Entry]:
+        """Every live entry, resolved; objects under deletion are left out."""
+        for entry in list(self._entries.values()):
+            if not entry.deleting:
+                yield self._fresh(entry)
+
+    def get(self, key: Key) -> Entry | None:
+        """The entry of that key, resolved, or None."""
+        entry = self._entries.get(key)
+        return self._fresh(entry) if entry is not None else None
+
+    def put(self, body: Mapping[str, Any], now_s: float) -> bool:
+        """Take in an InferenceService as the API server holds it; True if what is read changed."""
+        ref = _ref(body)
+        entry = self._entries.get(ref.key)
+        if entry is None or entry.ref.uid != ref.uid:
+            self._forget(ref.key)
+            entry = Entry(ref, Past(since_s=now_s))
+            self._entries[ref.key] = entry
+        entry.deleting = bool((body.get("metadata") or {}).get("deletionTimestamp"))
+        entry.status = entry.status or body.get("status") or {}
+        fingerprint = _fingerprint(body)
+        if entry.fingerprint == fingerprint:
+            return False
+        entry.fingerprint = fingerprint
+        self._unlink(entry)
+        entry.ref, entry.resolved, entry.serving = ref, None, None
+        entry.declaration, entry.problems = read(body)
+        self._link(entry)
+        return True
+
+    def drop(self, body: Mapping[str, Any]) -> None:
+        """Forget an InferenceService that is gone."""
+        ref = _ref(body)
+        entry = self._entries.get(ref.key)
+        if entry is not None and entry.ref.uid in ("", ref.uid):
+            self._forget(ref.key)
+
+    def keep_only(self, keys: set[Key]) -> None:
+        """After a full list: forget what the list does not hold."""
+        for key in set(self._entries) - keys:
+            self._forget(key)
+
+    def put_profile(self, body: Mapping[str, Any]) -> None:
+        """Take in a ServingProfile; one that cannot be read counts as missing."""
+        key = _ref(body).key
+        try:
+            self._profiles[key] = api.read_profile(body)
+        except InvalidObject:
+            self._profiles.pop(key, None)
+        self._stale(key)
+
+    def drop_profile(self, body: Mapping[str, Any]) -> None:
+        """Forget a ServingProfile."""
+        key = _ref(body).key
+        self._profiles.pop(key, None)
+        self._stale(key)
+
+    def profile(self, declaration: Declaration) -> Profile | None:
+        """The profile a declaration names, if it exists."""
+        if declaration.profile_ref is None:
+            return None
+        return self._profiles.get((declaration.ref.namespace, declaration.profile_ref))
+
+    def resolve(self, declaration: Declaration) -> Resolved:
+        """Resolve a declaration against the catalogue and the known profiles."""
+        return resolve.resolve(declaration, self._names, self.profile(declaration))
+
+    def sharing_target(self, declaration: Declaration) -> tuple[str, ...]:
+        """Other InferenceServices that name the same target."""
+        others = self._by_target.get(_target_key(declaration), set()) - {declaration.ref.key}
+        return tuple(f"InferenceService {name}" for _, name in sorted(others))
+
+    def rate_of(self, declaration: Declaration) -> float | None:
+        """Rate of a live service at its last tick; None if unknown."""
+        entry = self._entries.get(declaration.ref.key)
+        return entry.rate_per_s if entry is not None else None
+
+    def _fresh(self, entry: Entry) -> Entry:
+        if entry.resolved is None and entry.declaration is not None:
+            entry.resolved = self.resolve(entry.declaration)
+            service = entry.resolved.service
+            if service is not None:
+                tail_rule = service.declaration.scaling.tail_rule
+                entry.serving = Serving(service, model_for(service.replica, tail_rule))
+        return entry
+
+    def _stale(self, profile_key: Key) -> None:
+        for key in self._by_profile.get(profile_key, ()):
+            self._entries[key].resolved = None
+
+    def _link(self, entry: Entry) -> None:
+        if entry.declaration is None:
+            return
+        self._by_target[_target_key(entry.declaration)].add(entry.ref.key)
+        if entry.declaration.profile_ref is not None:
+            profile = (entry.ref.namespace, entry.declaration.profile_ref)
+            self._by_profile[profile].add(entry.ref.key)
+
+    def _unlink(self, entry: Entry) -> None:
+        if entry.declaration is None:
+            return
+        _discard(self._by_target, _target_key(entry.declaration), entry.ref.key)
+        if entry.declaration.profile_ref is not None:
+            profile = (entry.ref.namespace, entry.declaration.profile_ref)
+            _discard(self._by_profile, profile, entry.ref.key)
+
+    def _forget(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._unlink(entry)
+
+
+def read(body: Mapping[str, Any]) -> tuple[Declaration | None, tuple[Finding, ...]]:
+    """The declaration of an object, or the findings that say what is wrong with it."""
+    try:
+        return api.read(body), ()
+    except InvalidObject as exc:
+        return None, tuple(
+            Finding(Reason.INVALID_OBJECT, Verdict.REJECT, where, f"{where} {text}")
+            for where, text in exc.problems
+        )
+
+
+def _ref(body: Mapping[str, Any]) -> ObjectRef:
+    metadata = body.get("metadata") or {}
+    return ObjectRef(
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        generation=int(metadata.get("generation") or 0),
+    )
+
+
+def _fingerprint(body: Mapping[str, Any]) -> tuple[object, ...]:
+    """What of an object is read: its spec by generation, and two annotations."""
+    metadata = body.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    return (
+        metadata.get("generation"),
+        annotations.get(api.BYPASS_ANNOTATION),
+        annotations.get(api.PAUSED_ANNOTATION),
+    )
+
+
+def _target_key(declaration: Declaration) -> tuple[str, str, str]:
+    return declaration.ref.namespace, declaration.target.kind, declaration.target.name
+
+
+def _discard(index: dict[Any, set[Key]], at: object, key: Key) -> None:
+    index[at].discard(key)
+    if not index[at]:
+        del index[at]

@@ -1,0 +1,184 @@
+"""The operator's settings: one mounted YAML file; nothing here comes from a custom resource."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from sojourn.errors import InvalidObject, UnitError
+from sojourn.facts.policy import Policy
+from sojourn.observe.settings import PrometheusSettings, ScrapeSettings
+from sojourn.units import parse_duration_s
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, float):  # a default, in seconds already
+        return value
+    try:
+        return parse_duration_s(value)
+    except UnitError as exc:
+        raise ValueError(str(exc)) from exc
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class Prometheus(_Part):
+    """Where Prometheus is and how it scrapes."""
+
+    url: str
+    timeout: Seconds = 10.0
+    bearer_token_file: Path | None = None
+    username: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    client_cert_file: Path | None = None
+    client_key_file: Path | None = None
+    verify: bool = True
+    headers: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+    scrape_interval: Seconds = 15.0
+    window: Seconds = 60.0
+    latency_window: Seconds = 120.0
+    matchers: list[str] = []
+    custom_queries: bool = True
+
+    def source(self) -> PrometheusSettings:
+        """Settings of the door.
+
+        Raises:
+            ValueError: the address is no address, or carries credentials.
+        """
+        return PrometheusSettings(
+            url=self.url,
+            timeout_s=self.timeout,
+            bearer_token_file=self.bearer_token_file,
+            username=self.username,
+            password_file=self.password_file,
+            ca_file=self.ca_file,
+            client_cert_file=self.client_cert_file,
+            client_key_file=self.client_key_file,
+            verify=self.verify,
+            headers=tuple(self.headers.items()),
+            parameters=tuple(self.parameters.items()),
+        )
+
+    def scrape(self) -> ScrapeSettings:
+        """What may be assumed about its series."""
+        return ScrapeSettings(
+            window_s=self.window,
+            latency_window_s=self.latency_window,
+            scrape_interval_s=self.scrape_interval,
+            matchers=tuple(self.matchers),
+            custom_queries=self.custom_queries,
+        )
+
+
+class LeaseOptions(_Part):
+    """The lease of the tick loop."""
+
+    name: str = "sojourn"
+    duration: Seconds = 15.0
+    retry: Seconds = 3.0
+
+
+class Thresholds(_Part):
+    """The decision table's thresholds and the max-batch loop's patience."""
+
+    low_utilization_percent: int = Field(50, ge=1, le=99)
+    high_utilization_percent: int = Field(85, ge=1, le=99)
+    batch_tolerance_percent: int = Field(25, ge=0, le=1000)
+    batch_patience: Seconds = 600.0
+    batch_interval: Seconds = 1800.0
+    quiet: Seconds = 60.0
+
+
+class Scope(_Part):
+    """Which namespaces this release owns; none listed means all."""
+
+    namespaces: list[str] = []
+
+
+class Webhook(_Part):
+    """The admission server."""
+
+    enabled: bool = True
+    port: int = Field(9443, ge=1, le=65535)
+    address: str | None = None
+    service: str = "sojourn-webhook"
+    secret: str = "sojourn-webhook-tls"
+    configuration: str = "sojourn-validating"
+
+
+class Settings(_Part):
+    """The whole file."""
+
+    prometheus: Prometheus
+    tick: Seconds = 15.0
+    resync: Seconds = 600.0
+    lease: LeaseOptions = LeaseOptions()
+    thresholds: Thresholds = Thresholds()
+    scope: Scope = Scope()
+    webhook: Webhook = Webhook()
+    health_port: int = Field(8081, ge=0, le=65535)
+    metrics_port: int = Field(9090, ge=0, le=65535)
+
+    def policy(self) -> Policy:
+        """The thresholds as decide knows them.
+
+        Raises:
+            ModelDomainError: thresholds out of order.
+        """
+        t = self.thresholds
+        return Policy(
+            low_utilisation=t.low_utilization_percent / 100,
+            high_utilisation=t.high_utilization_percent / 100,
+            batch_tolerance=t.batch_tolerance_percent / 100,
+            batch_patience_s=t.batch_patience,
+            batch_interval_s=t.batch_interval,
+            quiet_s=t.quiet,
+            rate_window_s=self.prometheus.scrape().rate_window_s,
+            tick_s=self.tick,
+            free_queries=self.prometheus.custom_queries,
+        )
+
+
+def load(path: Path) -> Settings:
+    """Settings of a file.
+
+    Raises:
+        InvalidObject: the file cannot be read, or a field is wrong; every problem is listed.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as exc:
+        raise InvalidObject([(str(path), str(exc))]) from exc
+    try:
+        settings = Settings.model_validate(content)
+        settings.prometheus.source()
+        settings.policy()
+    except ValidationError as exc:
+        problems = [(".".join(map(str, e["loc"])), e["msg"]) for e in exc.errors()]
+        raise InvalidObject(problems) from exc
+    except ValueError as exc:
+        raise InvalidObject([(str(path), str(exc))]) from exc
+    return settings
+
+
+def own_namespace() -> str:
+    """Namespace this process runs in: the pod's, else ``sojourn-system``."""
+    return os.environ.get("POD_NAMESPACE") or "sojourn-system"
+
+
+def own_name() -> str:
+    """Name of this process in the lease and in events."""
+    return os.environ.get("POD_NAME") or f"{os.uname().nodename}-{os.getpid()}"

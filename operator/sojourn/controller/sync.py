@@ -1,0 +1,83 @@
+"""Full lists: the first picture at start, and a fresh one now and then.
+
+Watches bring changes; only a list says what is *not* there. Until every list has arrived nothing
+is decided, and what a broken watch lost is found by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from sojourn import api
+from sojourn.act.kube import Kube, Request
+from sojourn.controller.handlers import WATCHED
+from sojourn.controller.registry import Registry
+from sojourn.errors import ClusterUnavailable
+from sojourn.observe.cluster import ClusterState
+
+log = logging.getLogger(__name__)
+
+PAGE = 500
+
+
+async def sync(
+    kube: Kube, registry: Registry, cluster: ClusterState, namespaces: Sequence[str] = ()
+) -> bool:
+    """List every kind into memory; True when all lists that matter arrived.
+
+    Args:
+        namespaces: the ones this release owns; none means all.
+    """
+    complete = await _sync_own(kube, registry, namespaces)
+    for group, version, plural, kind in WATCHED:
+        paths = _paths(group, version, plural, () if plural == "nodes" else namespaces)
+        try:
+            items = [item for path in paths async for item in _items(kube, path)]
+        except ClusterUnavailable as exc:
+            if exc.status == 404:  # this cluster does not serve the kind
+                cluster.replace(kind, [])
+                continue
+            log.warning("list of %s: %s", plural, exc.why)
+            complete = False
+            continue
+        cluster.replace(kind, items)
+    return complete
+
+
+async def _sync_own(kube: Kube, registry: Registry, namespaces: Sequence[str]) -> bool:
+    keys = set()
+    try:
+        for path in _paths(api.GROUP, api.VERSION, api.SERVING_PROFILE.plural, namespaces):
+            async for body in _items(kube, path):
+                registry.put_profile(body)
+        for path in _paths(api.GROUP, api.VERSION, api.INFERENCE_SERVICE.plural, namespaces):
+            async for body in _items(kube, path):
+                registry.put(body, time.time())
+                keys.add((body["metadata"]["namespace"], body["metadata"]["name"]))
+        registry.keep_only(keys)
+    except ClusterUnavailable as exc:
+        log.warning("list of our own kinds: %s", exc.why)
+        return False
+    return True
+
+
+def _paths(group: str, version: str, plural: str, namespaces: Sequence[str]) -> list[str]:
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    if not namespaces:
+        return [f"{root}/{plural}"]
+    return [f"{root}/namespaces/{namespace}/{plural}" for namespace in namespaces]
+
+
+async def _items(kube: Kube, path: str) -> AsyncIterator[Mapping[str, Any]]:
+    token = ""
+    while True:
+        query = (("limit", str(PAGE)), *((("continue", token),) if token else ()))
+        page = await kube.call(Request("GET", path, query=query))
+        for item in page.get("items") or []:
+            yield item
+        token = (page.get("metadata") or {}).get("continue") or ""
+        if not token:
+            return

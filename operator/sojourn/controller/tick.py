@@ -1,0 +1,113 @@
+"""One tick: gather once for all services, decide purely, write what changed.
+
+lease held? -> observe.gather(services) -> decide.planning.plan -> act.execute.apply. An exception
+of one service stays that service's condition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sojourn.act.execute import Applied, Executor
+from sojourn.api import status as status_api
+from sojourn.controller import past as past_of
+from sojourn.controller.own_metrics import OwnMetrics
+from sojourn.controller.registry import Entry, Key, Registry
+from sojourn.decide import admission, planning
+from sojourn.decide.proposal import Proposal
+from sojourn.facts.gpu import Gpu
+from sojourn.facts.plan import Plan
+from sojourn.facts.policy import Policy
+from sojourn.facts.reading import Known
+from sojourn.facts.situation import Observation, Situation, TargetState
+from sojourn.observe.gather import Gatherer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Corridor:
+    """Everything a tick walks through."""
+
+    registry: Registry
+    gatherer: Gatherer
+    executor: Executor
+    policy: Policy
+    gpus: tuple[Gpu, ...]
+    metrics: OwnMetrics
+
+    async def tick(self, now_s: float) -> list[Applied]:
+        """Walk once through observe, decide and act for every service."""
+        entries = list(self.registry.entries())
+        declarations = [e.declaration for e in entries if e.declaration is not None]
+        sharing = {d.ref.key: self.registry.sharing_target(d) for d in declarations}
+        observations = await self.gatherer.gather(declarations, sharing, now_s)
+        # In a thread: the models' arithmetic must not keep the webhook from answering.
+        plans = await asyncio.to_thread(self._plans, entries, observations, now_s)
+        by_key = {entry.ref.key: entry for entry in entries}
+        applied = await self.executor.apply(
+            plans, lambda plan: self._status(by_key[plan.ref.key], plan, now_s), now_s
+        )
+        for done in applied:
+            self._remember(by_key[done.plan.ref.key], done, now_s)
+        self.metrics.ticked(applied)
+        return applied
+
+    def _plans(
+        self, entries: list[Entry], observations: Mapping[Key, Observation], now_s: float
+    ) -> list[Plan]:
+        return [self._plan(e, observations.get(e.ref.key, Observation()), now_s) for e in entries]
+
+    def _plan(self, entry: Entry, observation: Observation, now_s: float) -> Plan:
+        try:
+            return self._decide(entry, observation, now_s)
+        except Exception as exc:
+            # One object's trouble must not stop the others: logged in full, told in short.
+            log.exception("decision of %s/%s failed", *entry.ref.key)
+            return planning.failed(entry.ref, f"{type(exc).__name__}: {exc}", now_s)
+
+    def _decide(self, entry: Entry, observation: Observation, now_s: float) -> Plan:
+        resolved = entry.resolved
+        if entry.serving is None or resolved is None or resolved.service is None:
+            findings = resolved.findings if resolved is not None else entry.problems
+            return planning.unresolved(entry.ref, findings, now_s)
+        target = observation.target
+        owners = target.other_owners if isinstance(target, TargetState) else ()
+        rate = observation.signals.rate_per_s
+        proposal = Proposal(
+            serving=entry.serving,
+            observed_rate_per_s=rate.value if isinstance(rate, Known) else None,
+            other_owners=owners,
+            gpus=self.gpus,
+        )
+        situation = Situation(
+            service=resolved.service,
+            now_s=now_s,
+            signals=observation.signals,
+            target=target,
+            past=entry.past,
+            quota_replicas=observation.quota_replicas,
+        )
+        # What was bypassed, or admitted by an older release, is still checked and reported.
+        findings = (*resolved.findings, *admission.admit(proposal))
+        return planning.plan(situation, entry.serving, self.policy, findings)
+
+    def _status(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
+        if entry.deleting:
+            return None
+        now = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        fresh = status_api.status(plan, entry.status, now)
+        name = "/".join(entry.ref.key)
+        return fresh if status_api.changed_materially(entry.status, fresh, name) else None
+
+    def _remember(self, entry: Entry, done: Applied, now_s: float) -> None:
+        entry.past = past_of.after(entry.past, done, now_s)
+        rate = done.plan.report.rate_per_s
+        entry.rate_per_s = rate.value if isinstance(rate, Known) else None
+        if done.status is not None:
+            entry.status = done.status
