@@ -66,9 +66,14 @@ def gpu_key(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
-    """The known names closest in spelling, best first, compared without owner and ``-hf``."""
+    """The known names closest in spelling, compared without owner and ``-hf``.
+
+    Names that begin with the one asked for come first: "A100" is short for two cards.
+    """
     by_key: dict[str, str] = {}
     for item in known:
         by_key.setdefault(model_keys(item)[2], item)
-    close = difflib.get_close_matches(model_keys(name)[2], by_key, n=count, cutoff=0.0)
-    return tuple(by_key[key] for key in close)
+    wanted = model_keys(name)[2]
+    longer = [key for key in by_key if key.startswith(wanted)]
+    close = difflib.get_close_matches(wanted, by_key, n=count, cutoff=0.0)
+    return tuple(by_key[key] for key in dict.fromkeys(longer + close))[:count]

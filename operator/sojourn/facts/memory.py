@@ -29,6 +29,8 @@ class Footprint:
         precision: of the weights: fp32 bf16 fp16 fp8 int8 int4 mxfp4; None is the model's own.
         kv_precision: of the KV cache; ``auto`` follows the activations.
         engine_version: None when unknown; then the band is wide.
+        graph_capture_size: largest batch captured in a graph; None is the engine's own.
+        eager: no compilation and no graphs.
     """
 
     architecture: Architecture
@@ -46,6 +48,7 @@ class Footprint:
     max_batched_tokens: int | None = None
     kv_layout: KvLayout = KvLayout.PAGED
     eager: bool = False
+    graph_capture_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class MemoryAnswer:
         kv_request_bytes: KV of one request of maxLength.
         kv_tokens: tokens the pool of one replica holds (all of one data-parallel rank).
         margin_bytes: kv_pool - kv_request.
-        band_bytes: the model's own error.
+        band_bytes: the model's own error; a margin below minus this cannot start.
         max_length_tokens: the length judged.
         max_concurrent: requests of maxLength that fit together; contiguous: that can run at all.
         covered: True when the engine version was fitted on published logs.

@@ -8,7 +8,7 @@ Source: docs/explanation/memory.md; constants by engine version in ``memory_engi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sojourn.errors import ModelDomainError
 from sojourn.facts.architecture import Architecture, AttentionKind
@@ -21,11 +21,13 @@ from sojourn.units import GIB
 
 _USUAL_WIDTH = 3.5  # feed-forward width over hidden size where the parameters do not tell
 
-# Captured graphs: 0.15 GiB and 1.15 MiB a captured size (logs on A10G, sizes 1 to 1,024);
-# engines capture up to twice the sequences, at most 512. Experts add 0.6 GiB (H100 logs).
-_GRAPHS_BYTES = 0.15 * GIB
-_GRAPHS_BYTES_PER_SIZE = 1.15e-3 * GIB
-_GRAPHS_EXPERTS_BYTES = 0.6 * GIB
+# Captured graphs (logs on A10G with sizes 1 to 1,024 and on H100 with 8 to 80 layers): engines
+# capture up to twice the sequences, at most 512. An 8-bit cache takes another attention kernel
+# with its own workspace; experts add theirs.
+_GRAPHS_BYTES = 0.12 * GIB
+_GRAPHS_BYTES_PER_SIZE_AND_LAYER = 3.3e-5 * GIB
+_GRAPHS_NARROW_CACHE_BYTES = 0.35 * GIB
+_GRAPHS_EXPERTS_BYTES = 0.8 * GIB
 _GRAPHS_LARGEST_SIZE = 512
 
 # A prefill step holds the gated feed-forward's input, output and product (6.5 bytes a unit of
@@ -34,8 +36,11 @@ _WIDTH_BYTES = 6.5
 _HIDDEN_BYTES = 4.0
 
 
-def answer(footprint: Footprint) -> MemoryAnswer:
+def answer(footprint: Footprint, row: EngineMemory | None = None) -> MemoryAnswer:
     """Where each GPU's memory goes, and whether the engine starts: fits, does not, too close.
+
+    Args:
+        row: the engine's constants; None takes the table's.
 
     Raises:
         Indivisible: tensor parallelism cannot share out heads or vocabulary.
@@ -43,15 +48,18 @@ def answer(footprint: Footprint) -> MemoryAnswer:
 
     Source: docs/explanation/memory.md, "The budget".
     """
-    setting = _setting(footprint)
+    setting = _setting(footprint, row)
     costs = _costs(footprint, setting)
     pool = costs.pool_bytes
     placement = _placement(footprint, setting, setting.batched_tokens)
     request = kv.kv_request_bytes(footprint.architecture, setting.max_length, placement)
     margin = pool - request
     peak = _startup_peak_bytes(footprint, setting, costs)
+    limit = footprint.gpu.memory_bytes
+    band = setting.row.band_bytes
+    low = band + _undeclared_bytes(footprint, setting, costs)
     return MemoryAnswer(
-        fit=_fit(margin, setting.row.band_bytes, peak > footprint.gpu.memory_bytes),
+        fit=_fit(margin, (low, band), peak > limit),
         budget_bytes=costs.budget_bytes,
         weights_bytes=costs.weights_bytes,
         activation_bytes=costs.activation_bytes,
@@ -67,12 +75,12 @@ def answer(footprint: Footprint) -> MemoryAnswer:
         kv_request_bytes=request,
         kv_tokens=max(0.0, pool) / request * setting.max_length if request else math.inf,
         margin_bytes=margin,
-        band_bytes=setting.row.band_bytes,
+        band_bytes=band,
         max_length_tokens=setting.max_length,
         max_concurrent=_concurrent(footprint, setting, pool, setting.max_length),
         covered=setting.row.covered,
         startup_peak_bytes=peak,
-        startup_limit_bytes=footprint.gpu.memory_bytes,
+        startup_limit_bytes=limit,
     )
 
 
@@ -120,8 +128,8 @@ class _Costs:
     pool_bytes: float
 
 
-def _setting(footprint: Footprint) -> _Setting:
-    row = engines.engine_memory(footprint.engine, footprint.engine_version)
+def _setting(footprint: Footprint, row: EngineMemory | None = None) -> _Setting:
+    row = row or engines.engine_memory(footprint.engine, footprint.engine_version)
     length = footprint.max_length_tokens or footprint.architecture.max_length_tokens
     if length < 1:
         raise ModelDomainError("maxLength", length, "1 or more")
@@ -163,7 +171,7 @@ def _costs(footprint: Footprint, setting: _Setting) -> _Costs:
     activation = _activation_bytes(footprint, setting)
     gpus = footprint.tensor_parallel * footprint.pipeline_parallel
     outside = row.parallel_bytes if gpus > 1 else row.single_bytes
-    graphs = 0.0 if footprint.eager else _graphs_bytes(footprint.architecture, setting)
+    graphs = 0.0 if footprint.eager else _graphs_bytes(footprint, setting)
     inside = graphs if row.graphs_inside else 0.0
     match row.share:
         case Share.TOTAL:
@@ -202,17 +210,25 @@ def _prefill_bytes(model: Architecture, tensor_parallel: int) -> float:
     return _WIDTH_BYTES * width / tensor_parallel + hidden
 
 
-def _graphs_bytes(model: Architecture, setting: _Setting) -> float:
-    largest = min(2 * setting.max_batch, _GRAPHS_LARGEST_SIZE)
-    experts = _GRAPHS_EXPERTS_BYTES if model.experts else 0.0
-    return _GRAPHS_BYTES + _GRAPHS_BYTES_PER_SIZE * largest + experts
+def _graphs_bytes(footprint: Footprint, setting: _Setting) -> float:
+    model = footprint.architecture
+    largest = footprint.graph_capture_size or min(2 * setting.max_batch, _GRAPHS_LARGEST_SIZE)
+    layers = kv.heaviest_stage_layers(model.layers, footprint.pipeline_parallel)
+    narrow = kv.kv_value_bytes(footprint.kv_precision, "bf16") < 2
+    return (
+        _GRAPHS_BYTES
+        + _GRAPHS_BYTES_PER_SIZE_AND_LAYER * largest * layers
+        + (_GRAPHS_NARROW_CACHE_BYTES if narrow else 0.0)
+        + (_GRAPHS_EXPERTS_BYTES if model.experts else 0.0)
+    )
 
 
 def _startup_peak_bytes(footprint: Footprint, setting: _Setting, costs: _Costs) -> float:
     """Most the engine holds of a card while it starts.
 
-    The sampler warms up after the pool is taken and graphs are captured; what it then needs comes
-    on top of the budget as far as the allocator cannot reuse the profiled peak.
+    After the pool is taken and graphs are captured the sampler warms up with max batch sequences;
+    captured graphs keep the allocator from reusing the profiled peak for that. Without graphs it
+    is reused: eager starts survived every combination the sum would refuse.
     """
     row = setting.row
     outside = 0.0 if row.graphs_inside else costs.graphs_bytes
@@ -220,14 +236,29 @@ def _startup_peak_bytes(footprint: Footprint, setting: _Setting, costs: _Costs) 
         return costs.budget_bytes + outside + costs.activation_bytes + costs.non_torch_bytes
     if not engines.is_vllm(footprint.engine):
         return costs.budget_bytes
+    if footprint.eager or not row.covered:
+        return costs.budget_bytes + outside
     sampler = row.sampler_bytes * setting.max_batch * footprint.architecture.vocabulary
     return costs.budget_bytes + outside + sampler
 
 
-def _fit(margin_bytes: float, band_bytes: float, peak_exceeds: bool) -> Fit:
-    if margin_bytes < -band_bytes:
+def _undeclared_bytes(footprint: Footprint, setting: _Setting, costs: _Costs) -> float:
+    """Memory the engine's default max batch takes that a smaller, undeclared one would not.
+
+    gpt-oss-120b on one H100 is refused by vLLM 0.11 with 1,024 sequences and started with fewer:
+    as long as nobody says which, that is no reason to reject.
+    """
+    if footprint.max_batch is not None:
+        return 0.0
+    least = _activation_bytes(footprint, replace(setting, max_batch=1))
+    return costs.activation_bytes - least
+
+
+def _fit(margin_bytes: float, bands_bytes: tuple[float, float], peak_exceeds: bool) -> Fit:
+    below, above = bands_bytes
+    if margin_bytes < -below:
         return Fit.WONT_START
-    if margin_bytes <= band_bytes or peak_exceeds:
+    if margin_bytes <= above or peak_exceeds:
         return Fit.TOO_CLOSE
     return Fit.FITS
 

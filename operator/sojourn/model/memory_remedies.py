@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ class Remedies:
     Attributes:
         tensor_parallel: smallest larger power of two.
         precision: the most precise lighter one.
-        gpus: smallest cards, priced ones first.
+        gpus: cards, cheapest first.
         max_length_tokens: longest request.
         max_batch: largest max batch.
     """
@@ -99,10 +100,15 @@ def lighter_precision(footprint: Footprint) -> str | None:
 
 
 def smallest_gpus(footprint: Footprint, cards: Sequence[Gpu]) -> tuple[str, ...]:
-    """Up to three cards that fit as many in number: priced ones first, then the smallest."""
-    larger = (card for card in cards if card.memory_bytes > footprint.gpu.memory_bytes)
-    fitting = [card for card in larger if _fits(replace(footprint, gpu=card))]
-    fitting.sort(key=lambda card: (card.price_per_hour_usd is None, card.memory_bytes, card.name))
+    """Up to three cards of the same vendor that fit in the same number.
+
+    The cheapest first; after all that have a price, the smallest.
+    """
+    own = footprint.gpu
+    larger = [card for card in cards if card.memory_bytes > own.memory_bytes]
+    same = [card for card in larger if card.resource == own.resource]
+    fitting = [card for card in same if _fits(replace(footprint, gpu=card))]
+    fitting.sort(key=lambda card: (card.price_per_hour_usd or math.inf, card.memory_bytes))
     return tuple(card.name for card in fitting[:_GPUS_NAMED])
 
 

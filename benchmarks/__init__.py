@@ -1,0 +1,1 @@
+"""Benchmarks: speed, accuracy and control, each a module with a command line."""
