@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sojourn.facts.reading import Unknown
 from sojourn.observe.pods import PodKey
 from sojourn.observe.prometheus import Series
 from sojourn.observe.queries import Question
@@ -24,7 +25,7 @@ class Evidence:
         by_role: values by pod or workload, under the question's or the answer's role.
         lower: pods of which only completions are counted.
         wrong: pods by what is wrong with their scrape: stale, short, down, doubled.
-        custom: outcome of ``arrivalRateQuery`` by service; a text says why there is none.
+        custom: outcome of ``arrivalRateQuery`` by service.
     """
 
     at_s: float
@@ -32,7 +33,7 @@ class Evidence:
     by_role: dict[str, Values] = field(default_factory=dict)
     lower: set[PodKey] = field(default_factory=set)
     wrong: dict[str, set[PodKey]] = field(default_factory=dict)
-    custom: dict[tuple[str, str], float | str] = field(default_factory=dict)
+    custom: dict[tuple[str, str], float | Unknown] = field(default_factory=dict)
 
     def values(self, role: str) -> Mapping[PodKey, float]:
         """Values of a role; empty when nothing was answered."""

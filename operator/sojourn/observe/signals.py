@@ -85,8 +85,11 @@ def _offered(view: View) -> Reading:
     if not isinstance(reading, Known):
         return reading
     offered = view.evidence.values(Question.OFFERED.value)
-    gone = (offered.get((view.pods.namespace, name), 0.0) for name in view.pods.departed)
-    total = reading.value + sum(value for value in gone if math.isfinite(value))
+    # What pods on their way out received within the window is demand of the window too.
+    leaving = [pod.name for pod in view.pods.live if not pod.serves]
+    gone = ((view.pods.namespace, name) for name in (*view.pods.departed, *leaving))
+    counted = (offered.get(key, 0.0) for key in gone if not view.evidence.has("stale", key))
+    total = reading.value + sum(value for value in counted if math.isfinite(value))
     incomplete = reading.lower_bound or any(p.key in view.evidence.lower for p in view.pods.serving)
     # Noise of a fitted slope can take an idle service a hair below zero.
     return Known(max(total, 0.0), reading.at_s, lower_bound=incomplete)

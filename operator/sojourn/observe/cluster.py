@@ -1,0 +1,274 @@
+"""The cluster as the watches tell it, in memory.
+
+An event costs O(1); a question about a target costs its own pods. Until the first list of a kind
+is complete nothing of it is missing: it has not been observed. One event loop owns it: no locks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+from sojourn.facts.declaration import Actuation, Declaration
+from sojourn.facts.reading import Unknown
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import TargetState
+from sojourn.observe import target
+from sojourn.observe.pods import Pods, workload_of
+from sojourn.observe.records import (
+    Autoscaler,
+    Body,
+    Identity,
+    Node,
+    PodRecord,
+    Quota,
+    Record,
+    Workload,
+    identity_of,
+    record_of,
+)
+
+WATCHED: Final = (
+    "Deployment",
+    "StatefulSet",
+    "ReplicaSet",
+    "Pod",
+    "HorizontalPodAutoscaler",
+    "ResourceQuota",
+    "Node",
+)
+_TARGETS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
+# As many departed pods are remembered by owner; their rates leave the window by themselves.
+_REMEMBERED_PODS: Final = 32
+
+Key = tuple[str, str, str]
+"""Kind, namespace, name."""
+
+_Where = TypeVar("_Where")
+
+
+class ClusterState:
+    """Workloads, pods, autoscalers, quotas and nodes; feed it events, ask it about targets."""
+
+    def __init__(self) -> None:
+        self._records: dict[Key, Record] = {}
+        self._synced: set[str] = set()
+        self._forbidden: dict[str, str] = {}
+        self._children: dict[str, set[Key]] = defaultdict(set)
+        self._autoscalers: dict[Key, set[Key]] = defaultdict(set)
+        self._quotas: dict[str, set[Key]] = defaultdict(set)
+        self._departed: dict[str, deque[str]] = {}
+        # Owners of the pods that share a workload name: more than one makes it ambiguous.
+        self._workload_owners: dict[tuple[str, str], dict[str, int]] = {}
+
+    def apply(self, kind: str, event_type: str | None, body: Body) -> None:
+        """Take in one watch event; ``event_type`` is None for an object of the first list."""
+        identity = identity_of(kind, body)
+        key = (kind, identity.namespace, identity.name)
+        if event_type == "DELETED":
+            self._remove(key)
+            return
+        record = record_of(kind, body)
+        if record is None:
+            return
+        self._forbidden.pop(kind, None)
+        old = self._records.get(key)
+        if old is not None and old.identity != record.identity:
+            self._remove(key)
+            old = None
+        self._records[key] = record
+        if old is None or isinstance(record, Autoscaler):
+            if isinstance(old, Autoscaler):
+                self._unlink(key, old)
+            self._link(key, record)
+
+    def replace(self, kind: str, bodies: Iterable[Body]) -> None:
+        """Take in a complete list: what it does not hold is gone, and the kind is synced."""
+        seen = set()
+        for body in bodies:
+            self.apply(kind, None, body)
+            identity = identity_of(kind, body)
+            seen.add((kind, identity.namespace, identity.name))
+        for key in [key for key in self._records if key[0] == kind and key not in seen]:
+            self._remove(key)
+        self.mark_synced(kind)
+
+    def mark_synced(self, kind: str) -> None:
+        """The first list of a kind is complete: from now on what is not there is missing."""
+        self._synced.add(kind)
+        self._forbidden.pop(kind, None)
+
+    def mark_forbidden(self, kind: str, why: str) -> None:
+        """A kind cannot be watched; ``why`` names the verb and the resource."""
+        self._forbidden[kind] = why
+
+    def synced(self, kind: str) -> bool:
+        """True once a complete list of the kind was taken in."""
+        return kind in self._synced
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def target_state(
+        self, declaration: Declaration, sharing: tuple[str, ...] = ()
+    ) -> TargetState | Unknown:
+        """The workload a service scales; ``sharing`` names other services on the same target."""
+        kind = declaration.target.kind
+        if kind in self._forbidden:
+            return Unknown(Reason.TARGET_FORBIDDEN, self._forbidden[kind])
+        if kind not in _TARGETS:
+            return Unknown(Reason.NOT_OBSERVED, f"{kind} objects are not watched")
+        workload = self._workload(declaration)
+        if workload is None and kind not in self._synced:
+            return Unknown(Reason.NOT_OBSERVED, f"the first list of {kind}s is not complete")
+        if workload is None:
+            where = f"{declaration.ref.namespace}/{declaration.target.name}"
+            return Unknown(Reason.TARGET_MISSING, f"there is no {kind} {where}")
+        if "Pod" not in self._synced:
+            return Unknown(Reason.NOT_OBSERVED, "the first list of Pods is not complete")
+        owners = (*self._other_autoscalers(declaration), *sharing)
+        return target.state_of(declaration, workload, self.pods_of(declaration), owners)
+
+    def pods_of(self, declaration: Declaration) -> Pods:
+        """The pods of a service's target, through their owner references."""
+        namespace = declaration.ref.namespace
+        workload = self._workload(declaration)
+        if workload is None:
+            return Pods(namespace)
+        records = list(self._pods_under(workload.identity.uid))
+        live = tuple(record.pod for record in records if not record.finished)
+        names = {pod.name for pod in live}
+        gone = self._departed.get(workload.identity.uid, ())
+        workloads = {workload_of(pod.name) for pod in live}
+        shared = (w for w in workloads if len(self._workload_owners.get((namespace, w), ())) > 1)
+        return Pods(
+            namespace=namespace,
+            live=live,
+            departed=tuple(name for name in gone if name not in names),
+            ambiguous=frozenset(shared),
+        )
+
+    def selected_pods(self, namespace: str, labels: tuple[str, ...]) -> Pods:
+        """Pods that carry all of ``labels`` (``key=value``): for targets of kinds not watched."""
+        wanted = set(labels)
+        found = (
+            record.pod
+            for key, record in self._records.items()
+            if key[0] == "Pod" and key[1] == namespace
+            if isinstance(record, PodRecord) and not record.finished
+            if wanted.issubset(record.labels)
+        )
+        return Pods(namespace, live=tuple(found))
+
+    def quota_replicas(self, declaration: Declaration) -> int | None:
+        """Replicas the namespace's quotas leave room for; None when none is known to bind."""
+        workload = self._workload(declaration)
+        if workload is None:
+            return None
+        quotas = [self._records[key] for key in self._quotas.get(declaration.ref.namespace, ())]
+        here = len(self.pods_of(declaration).live)
+        return target.quota_replicas(
+            workload, here, [quota for quota in quotas if isinstance(quota, Quota)]
+        )
+
+    def allocatable_gpus(self, resource: str, products: tuple[str, ...] = ()) -> float | None:
+        """Devices all schedulable nodes offer, of these products; None before nodes were listed."""
+        if "Node" not in self._synced:
+            return None
+        nodes = (record for record in self._records.values() if isinstance(record, Node))
+        wanted = set(products)
+        return sum(
+            node.allocatable.get(resource, 0.0)
+            for node in nodes
+            if node.schedulable and (not wanted or wanted.intersection(node.products))
+        )
+
+    def _workload(self, declaration: Declaration) -> Workload | None:
+        key = (declaration.target.kind, declaration.ref.namespace, declaration.target.name)
+        record = self._records.get(key)
+        return record if isinstance(record, Workload) else None
+
+    def _pods_under(self, uid: str) -> Iterator[PodRecord]:
+        for key in self._children.get(uid, ()):
+            record = self._records[key]
+            if isinstance(record, PodRecord):
+                yield record
+            elif isinstance(record, Workload):
+                yield from self._pods_under(record.identity.uid)
+
+    def _other_autoscalers(self, declaration: Declaration) -> Iterator[str]:
+        if declaration.scaling.actuation is Actuation.METRIC:
+            return  # Then an HPA is the one who writes, on our behalf.
+        where = (declaration.target.kind, declaration.ref.namespace, declaration.target.name)
+        for key in sorted(self._autoscalers.get(where, ())):
+            record = self._records[key]
+            if isinstance(record, Autoscaler):
+                yield record.shown
+
+    def _link(self, key: Key, record: Record) -> None:
+        identity = record.identity
+        if isinstance(record, Autoscaler):
+            self._autoscalers[_scaled(record)].add(key)
+        elif isinstance(record, Quota):
+            self._quotas[identity.namespace].add(key)
+        elif identity.owner_uid:
+            self._children[identity.owner_uid].add(key)
+        if isinstance(record, PodRecord):
+            self._count_owner(identity, +1)
+
+    def _unlink(self, key: Key, record: Record) -> None:
+        identity = record.identity
+        if isinstance(record, Autoscaler):
+            _discard(self._autoscalers, _scaled(record), key)
+        elif isinstance(record, Quota):
+            _discard(self._quotas, identity.namespace, key)
+        elif identity.owner_uid:
+            _discard(self._children, identity.owner_uid, key)
+        if isinstance(record, PodRecord):
+            self._count_owner(identity, -1)
+
+    def _remove(self, key: Key) -> None:
+        record = self._records.pop(key, None)
+        if record is None:
+            return
+        self._unlink(key, record)
+        if isinstance(record, PodRecord):
+            root = self._root_uid(record.identity)
+            if root:
+                gone = self._departed.setdefault(root, deque(maxlen=_REMEMBERED_PODS))
+                gone.append(record.identity.name)
+        elif isinstance(record, Workload):
+            self._departed.pop(record.identity.uid, None)
+
+    def _root_uid(self, identity: Identity) -> str:
+        """The Deployment behind a pod's ReplicaSet, or the pod's own controller."""
+        where = (identity.owner_kind, identity.namespace, identity.owner_name)
+        owner = self._records.get(where)
+        if owner is not None and owner.identity.owner_uid:
+            return owner.identity.owner_uid
+        return identity.owner_uid if owner is not None else ""
+
+    def _count_owner(self, identity: Identity, change: int) -> None:
+        workload = workload_of(identity.name)
+        # The ReplicaSets of a Deployment come and go under its name and are one owner.
+        ours = identity.owner_kind == "ReplicaSet" and identity.owner_name != workload
+        owner = "Deployment" if ours else f"{identity.owner_kind} {identity.owner_name}"
+        owners = self._workload_owners.setdefault((identity.namespace, workload), {})
+        owners[owner] = owners.get(owner, 0) + change
+        if owners[owner] <= 0:
+            del owners[owner]
+        if not owners:
+            del self._workload_owners[identity.namespace, workload]
+
+
+def _scaled(record: Autoscaler) -> Key:
+    return record.target_kind, record.identity.namespace, record.target_name
+
+
+def _discard(index: dict[_Where, set[Key]], where: _Where, key: Key) -> None:
+    keys = index.get(where)
+    if keys is not None:
+        keys.discard(key)
+        if not keys:
+            del index[where]
