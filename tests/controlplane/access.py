@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.controlplane import kubeconfig, nodes, prometheus
 from tests.controlplane.certificates import Authority
-from tests.controlplane.components import Component, Layout
+from tests.controlplane.components import LOOPBACK, Component, Layout
 from tests.controlplane.errors import ControlPlaneError, KubectlFailed
 from tests.controlplane.nodes import NodeShape
 from tests.controlplane.prometheus import PrometheusSettings, TargetGroup
@@ -158,6 +158,24 @@ class Access:
         self.kubectl("create", "-f", "-", input=json.dumps(document), check=True)
         eventually(lambda: self._open_nodes() >= set(names), NODE_TIMEOUT_S, "new nodes are Ready")
         return names
+
+    def route_to_loopback(self, namespace: str, service: str) -> None:
+        """Let the API server reach a webhook of a service at 127.0.0.1, on the port it names.
+
+        A webhook configuration that refers to the service then works unchanged: its
+        ``clientConfig.service.port`` is where the server under test listens, with a certificate for
+        ``<service>.<namespace>.svc``. An existing service of that name is replaced.
+
+        Raises:
+            KubectlFailed: no such namespace.
+        """
+        # No kube-proxy runs, so a cluster address leads nowhere; endpoints may not be loopback
+        # addresses. The API server resolves a service of type ExternalName by itself.
+        self.kubectl(
+            "delete", "service", service, "-n", namespace, "--ignore-not-found", check=True
+        )
+        create = ("create", "service", "externalname", service, "--external-name", LOOPBACK)
+        self.kubectl(*create, "-n", namespace, check=True)
 
     def _open_nodes(self) -> set[str]:
         # A Ready node keeps its not-ready taint until the controller manager takes it away.

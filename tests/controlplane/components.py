@@ -87,6 +87,10 @@ class Layout:
         names = (LOOPBACK, "localhost", "kubernetes", "kubernetes.default.svc")
         self.serving = self.authority.server("serving", names)
         self.tokens = certificates.signing_key(folder / "certificates")
+        # The administrator asks: anonymous requests may be switched off by a flag.
+        prober = self.authority.client("prober", ("system:masters",))
+        self._probe = ssl.create_default_context(cafile=str(self.authority.ca_file))
+        self._probe.load_cert_chain(prober.certificate, prober.key)
         self.cluster = Cluster(
             f"https://{LOOPBACK}:{self.ports[Component.APISERVER]}", self.authority.ca_file
         )
@@ -112,7 +116,7 @@ class Layout:
         """Whether the component's own readiness endpoint says so; False while it is silent."""
         path = {Component.PROMETHEUS: "/-/ready", Component.ETCD: "/health"}.get(component)
         path = path or ("/healthz" if component == Component.CONTROLLER_MANAGER else "/readyz")
-        return responds(self.url(component) + path, self.authority.ca_file)
+        return responds(self.url(component) + path, self._probe)
 
     def command(self, component: Component) -> list[str]:
         """Arguments of the component, without the program itself."""
@@ -256,11 +260,10 @@ def free_ports(count: int) -> list[int]:
     raise OSError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
 
 
-def responds(url: str, ca_file: Path) -> bool:
-    """Whether an unauthenticated GET of the URL is answered with success within a second."""
-    context = ssl.create_default_context(cafile=str(ca_file)) if url.startswith("https") else None
+def responds(url: str, tls: ssl.SSLContext) -> bool:
+    """Whether a GET of the URL is answered with success within a second."""
     try:
-        with urllib.request.urlopen(url, timeout=1.0, context=context):
+        with urllib.request.urlopen(url, timeout=1.0, context=tls):
             return True
     except OSError:  # refused, timed out, or an HTTP error: all of them are "not yet"
         return False

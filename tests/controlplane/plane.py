@@ -1,5 +1,6 @@
 """``ControlPlane``: everything started, ready, and gone without a trace when it is left."""
 
+import shlex
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -114,6 +115,24 @@ class ControlPlane(Access):
         self._processes.clear()
         self._reaper.finish()
         self._reaper = None
+
+    def detach(self) -> str:
+        """Leave everything running beyond this process; returns the shell command that ends it.
+
+        The plane can no longer be stopped or hurt through this object.
+        """
+        if self._reaper is None:
+            raise ControlPlaneError("the control plane is not running")
+        groups = " ".join(f"-{info.pid}" for info in self.processes)
+        self._reaper.release()
+        for process in self._processes.values():
+            process.detach()
+        self._processes.clear()
+        self._reaper.finish()
+        self._reaper = None
+        removal = f"rm -rf {shlex.quote(str(self.folder))}"
+        ending = f"kill -s KILL -- {groups}"  # this form alone is portable among shells
+        return ending if self._keep_dir is not None else f"{ending}; {removal}"
 
     def start(self, component: str) -> None:
         """Start a stopped component on its old port and data; returns when it is ready.

@@ -89,6 +89,13 @@ class ManagedProcess:
             self._reaper.forget(self._process.pid)
             self._process = None
 
+    def detach(self) -> None:
+        """Let it run on when this process ends."""
+        if self._process is not None:
+            # Popen warns about a child that is still running when it is collected.
+            self._process.returncode = 0
+            self._process = None
+
     def pause(self) -> None:
         """Freeze it with SIGSTOP: connections stay open and nobody answers."""
         self._signal(signal.SIGSTOP)

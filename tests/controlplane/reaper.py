@@ -7,8 +7,8 @@ SIGKILL included - every group still watched is killed and the folder removed.
 A parent-death signal would be simpler, but the kernel ties it to the thread that started the child:
 a program started from a worker thread would die with that thread.
 
-Lines: ``watch PGID``, ``forget PGID``, ``remove FOLDER``. It imports nothing of the project, for it
-runs isolated (``python -I``).
+Lines: ``watch PGID``, ``forget PGID``, ``remove FOLDER``, ``release``. It imports nothing of the
+project, for it runs isolated (``python -I``).
 """
 
 import contextlib
@@ -44,6 +44,10 @@ class Reaper:
         """Have the folder removed, after every watched group was killed."""
         self._tell(f"remove {folder}")
 
+    def release(self) -> None:
+        """Leave alone everything named so far."""
+        self._tell("release")
+
     def finish(self) -> None:
         """Close the pipe and wait until everything still watched is gone."""
         assert self._process.stdin is not None
@@ -71,6 +75,9 @@ def serve(lines: Iterable[str]) -> None:
             groups.discard(int(argument))
         elif verb == "remove":
             folders.append(argument)
+        elif verb == "release":
+            groups.clear()
+            folders.clear()
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)

@@ -1,11 +1,10 @@
 """The control plane itself: what every other integration test relies on."""
 
+import base64
 import functools
 import json
 import math
-import signal
-import subprocess
-import sys
+import ssl
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -15,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane import components, nodes
+from tests.controlplane import nodes
 from tests.controlplane.components import Component
-from tests.controlplane.errors import ComponentFailed, KubectlFailed
+from tests.controlplane.errors import KubectlFailed
 from tests.controlplane.fixtures import COLD_START_S
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.prometheus import PrometheusSettings
@@ -286,72 +285,73 @@ def test_prometheus_finds_targets_by_http_discovery(
     )
 
 
-@pytest.fixture
-def small_plane() -> Iterator[ControlPlane]:
-    """A plane of its own for a test that breaks it."""
-    with ControlPlane(components=components.API_ONLY, say=lambda _: None) as plane:
-        yield plane
+class _Denial(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status = {"code": 403, "message": "no configmaps today"}
+        review["response"] = {
+            "uid": review.pop("request")["uid"],
+            "allowed": False,
+            "status": status,
+        }
+        body = json.dumps(review).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
 
 
-def test_the_api_server_returns_with_its_data_after_stop_kill_and_pause(
-    small_plane: ControlPlane,
+def webhook_configuration(plane: ControlPlane, namespace: str, port: int) -> str:
+    service = {"namespace": namespace, "name": "hook", "port": port}
+    authority = base64.b64encode(plane.ca_file.read_bytes()).decode()
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["configmaps"],
+    }
+    webhook = {
+        "name": "hook.sojourn.test",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "clientConfig": {"service": service, "caBundle": authority},
+    }
+    return json.dumps(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": namespace},
+            "webhooks": [webhook],
+        }
+    )
+
+
+def test_a_webhook_behind_a_service_is_reached_on_the_loopback(
+    control_plane: ControlPlane, namespace: str
 ) -> None:
-    name = small_plane.create_namespace("kept")
-    server = Component.APISERVER
-    for end in (small_plane.stop, small_plane.kill):
-        end(server)
-        assert "refused" in small_plane.kubectl("get", "ns").stderr
-        small_plane.start(server)
-        assert small_plane.get("ns", name)["metadata"]["name"] == name
-    small_plane.pause(server)
-    silent = small_plane.kubectl("get", "ns", "--request-timeout=200ms")
-    assert silent.returncode != 0
-    small_plane.resume(server)
-    assert small_plane.get("ns", name)["metadata"]["name"] == name
+    pair = control_plane.authority.server("hook", [f"hook.{namespace}.svc"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    control_plane.kubectl("create", "service", "clusterip", "hook", "--tcp=443", "-n", namespace)
+    control_plane.route_to_loopback(namespace, "hook")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Denial) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        configuration = webhook_configuration(control_plane, namespace, server.server_port)
+        control_plane.kubectl("create", "-f", "-", input=configuration, check=True)
 
+        def answer() -> str:
+            create = ("create", "configmap", "refused", "-n", namespace, "--dry-run=server")
+            return control_plane.kubectl(*create).stderr
 
-def test_a_component_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
-    plane = ControlPlane(
-        components=components.API_ONLY, apiserver_flags=["--no-such-flag"], say=lambda _: None
-    )
-    with pytest.raises(ComponentFailed, match="unknown flag: --no-such-flag"):
-        plane.up()
-    assert plane.processes == []
-    assert not plane.folder.exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_when_the_parent_is_killed(number: signal.Signals) -> None:
-    script = (
-        "from tests.controlplane.plane import ControlPlane\n"
-        "from tests.controlplane.components import API_ONLY\n"
-        "with ControlPlane(components=API_ONLY, say=lambda _: None) as plane:\n"
-        "    print(plane.folder, *[one.pid for one in plane.processes], flush=True)\n"
-        "    input()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=REPOSITORY,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as parent:
-        assert parent.stdout is not None
-        folder, *pids = parent.stdout.readline().split()
-        assert len(pids) == 2
-        parent.send_signal(number)
-        assert parent.wait(timeout=SETTLED_S) != 0
-    eventually(
-        lambda: not any(alive(int(pid)) for pid in pids) and not Path(folder).exists(),
-        SETTLED_S,
-        "processes and files are gone",
-    )
-
-
-def alive(pid: int) -> bool:
-    # A process that ended but was not yet collected by init still has a number.
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return state.stdout.strip()[:1] not in ("", "Z")
+        eventually(lambda: "no configmaps today" in answer(), SETTLED_S, "the webhook denies")
+        control_plane.kubectl("delete", "validatingwebhookconfiguration", namespace, check=True)
+        server.shutdown()
+        thread.join()
