@@ -122,20 +122,26 @@ def largest_max_length(footprint: Footprint) -> int | None:
 def largest_max_batch(footprint: Footprint) -> int | None:
     """Largest max batch below the declared one that starts and, contiguous, that runs.
 
-    None when the declared one does, or when not even one request fits.
+    One that fits beyond doubt if there is any, else one that is too close to call. None when the
+    declared one does, or when not even one request fits.
     """
     declared = footprint.max_batch or memory.effective_max_batch(footprint)
-    batch = _largest(declared, lambda size: _holds(replace(footprint, max_batch=size)))
-    return None if batch in (0, declared) else batch
+    for allowed in ((Fit.FITS,), (Fit.FITS, Fit.TOO_CLOSE)):
+        batch = _largest(declared, lambda size, fits=allowed: _holds(footprint, size, fits))
+        if batch:
+            return None if batch == declared else batch
+    return None
 
 
-def _holds(footprint: Footprint) -> bool:
+def _holds(footprint: Footprint, batch: int, allowed: tuple[Fit, ...]) -> bool:
     """Starts, and a contiguous cache has room for every request of the batch."""
-    if not _fits(footprint):
+    asked = replace(footprint, max_batch=batch)
+    try:
+        answer = memory.answer(asked)
+    except ModelDomainError:
         return False
-    if footprint.kv_layout is KvLayout.PAGED or footprint.max_batch is None:
-        return True
-    return memory.answer(footprint).max_concurrent >= footprint.max_batch
+    room = footprint.kv_layout is KvLayout.PAGED or answer.max_concurrent >= batch
+    return answer.fit in allowed and room
 
 
 def _fits(footprint: Footprint) -> bool:
