@@ -174,7 +174,7 @@ class Operator:
 
     def _corridor(self, names: Catalogue) -> Corridor:
         executor = Executor(self.kube, may_write=lambda: self.lease.held, host=own_name())
-        gatherer = Gatherer(self.prometheus, self.cluster, self.settings.prometheus.scrape())
+        gatherer = Gatherer(self.cluster, self.prometheus, self.settings.prometheus.scrape())
         return Corridor(
             registry=self.registry,
             gatherer=gatherer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import IPv4Address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -11,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_LIFE = timedelta(days=3650)
+LOOPBACK = IPv4Address("127.0.0.1")
+"""Also named, so that the process can probe its own server."""
 LEAF_LIFE = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=90)
 
@@ -27,6 +30,7 @@ class Pair:
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
     """DNS names under which the API server may call a service."""
     return (
+        "localhost",
         service,
         f"{service}.{namespace}",
         f"{service}.{namespace}.svc",
@@ -44,11 +48,14 @@ def issue(names: tuple[str, ...], now: datetime) -> Pair:
         .sign(ca_key, hashes.SHA256())
     )
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[-1][:64])])
     leaf = (
         _builder(subject, ca_name, key.public_key(), now, LEAF_LIFE)
         .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False
+            x509.SubjectAlternativeName(
+                [*(x509.DNSName(name) for name in names), x509.IPAddress(LOOPBACK)]
+            ),
+            critical=False,
         )
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(ca_key, hashes.SHA256())
