@@ -184,7 +184,7 @@ class ControlPlane(Access):
         layout = self.layout
         command = [str(program), *layout.command(component)]
         log = layout.logs / f"{component}.log"
-        process = ManagedProcess(component, command, log, environment(layout.folder), reaper)
+        process = ManagedProcess(str(component), command, log, environment(layout.folder), reaper)
         self._processes[component] = process
 
     def _start(self, chosen: Sequence[Component]) -> None:
