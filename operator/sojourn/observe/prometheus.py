@@ -12,11 +12,12 @@ import asyncio
 import concurrent.futures
 import math
 import threading
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests import exceptions as http
+from urllib3.exceptions import ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from sojourn.errors import MetricsUnavailable
@@ -112,7 +113,7 @@ class PrometheusSource:
             self._local.client = PrometheusConnect(
                 url=settings.url.rstrip("/"),
                 headers=dict(settings.headers),
-                retry=Retry(
+                retry=_OneMoreTry(
                     total=1,
                     status=0,
                     backoff_factor=0,
@@ -150,6 +151,16 @@ class PrometheusSource:
             case KeyError() | TypeError():
                 return MetricsUnavailable(f"{host} reports an error: {answer.error or 'no data'}")
         return MetricsUnavailable(f"{host}: {type(error).__name__}")
+
+
+class _OneMoreTry(Retry):
+    """One more try after a broken connection, none after a silence: that would double the wait."""
+
+    def increment(self, *call: Any, **details: Any) -> Self:  # type: ignore[override]
+        error = details.get("error")
+        if isinstance(error, ReadTimeoutError):
+            raise error
+        return super().increment(*call, **details)
 
 
 def _refused(host: str, answer: Answer) -> MetricsUnavailable:
