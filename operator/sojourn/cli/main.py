@@ -35,12 +35,25 @@ def operator(
     from sojourn.controller import app as controller  # noqa: PLC0415
     from sojourn.controller.settings import load  # noqa: PLC0415
 
+    _set_up_logging(log_level)
+    asyncio.run(controller.main(load(settings), kubeconfig))
+
+
+def _set_up_logging(level: str) -> None:
     logging.basicConfig(
-        level=log_level.upper(),
+        level=level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    asyncio.run(controller.main(load(settings), kubeconfig))
+    # A line for each watch event and request would bury the operator's own words; denials are
+    # logged by the operator itself, with their reasons.
+    logging.getLogger("kopf.objects").addFilter(_is_trouble)
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def _is_trouble(record: logging.LogRecord) -> bool:
+    denial = record.getMessage().startswith("Webhook ")
+    return record.levelno >= logging.WARNING and not denial
 
 
 @app.command()

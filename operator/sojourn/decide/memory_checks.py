@@ -115,7 +115,5 @@ def _what_does_not_fit(proposal: Proposal) -> str:
 
 
 def _remedy(proposal: Proposal) -> str:
-    texts = memory_remedies.nearest_valid(proposal.service.footprint, proposal.gpus)
-    if not texts:
-        return "Nothing in the catalogue fits it: use a smaller model."
-    return f"Use {', or '.join(texts)}."
+    text = memory_remedies.remedies(proposal.service.footprint, proposal.gpus).text()
+    return text or "Nothing in the catalogue fits it in as many cards: use a smaller model."

@@ -191,7 +191,7 @@ def _service(parts: _Parts, names: Names) -> Service:
 def _bounds(parts: _Parts, answer: MemoryAnswer, design_tokens: float) -> BatchBounds:
     engine = parts.declaration.engine
     maximum = engine.max_batch or max(DEFAULT_MAX_BATCH, engine.min_batch)
-    fits = memory.requests_that_fit(parts.footprint, answer, design_tokens)
+    fits = memory.requests_that_fit(parts.footprint, design_tokens, answer.kv_pool_bytes)
     return BatchBounds(engine.min_batch, maximum, max(1, fits))
 
 
