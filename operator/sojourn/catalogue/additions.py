@@ -1,4 +1,4 @@
-"""A catalogue of the built-in entries and a user's own, without a release.
+"""A user's own models and GPUs beside the built-in ones, without a release.
 
 The mapping has the form of a file or ConfigMap that the caller has read::
 
@@ -17,11 +17,11 @@ The mapping has the form of a file or ConfigMap that the caller has read::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from sojourn.catalogue import gpus, huggingface, inline, models
+from sojourn.catalogue import huggingface, inline
 from sojourn.catalogue import names as spelling
+from sojourn.catalogue.catalogue import Catalogue
 from sojourn.errors import InvalidModelConfig, ModelDomainError, UnitError
 from sojourn.facts.architecture import Architecture
 from sojourn.facts.declaration import DeclaredArchitecture, LatentAttention, SlidingWindow
@@ -43,41 +43,7 @@ _OTHER_MODEL_KEYS = {
 _GPU_KEYS = {"aliases", "labels", "memory", "bandwidth", "fp16", "fp8", "price", "resource"}
 
 
-@dataclass(frozen=True)
-class Catalogue:
-    """Built-in models and GPUs, overridden and extended by a user's.
-
-    Attributes:
-        added_models, added_gpus: a user's, by every spelling of their names.
-    """
-
-    added_models: Mapping[str, Architecture] = field(default_factory=dict)
-    added_gpus: Mapping[str, Gpu] = field(default_factory=dict)
-
-    def model(self, name: str) -> Architecture:
-        """The architecture a name stands for, a user's own first.
-
-        Raises:
-            ModelUnknown: with the three nearest names.
-        """
-        found = self.added_models.get(name.strip().lower())
-        return models.find(name) if found is None else found
-
-    def gpu(self, name: str) -> Gpu:
-        """The card a name stands for, a user's own first.
-
-        Raises:
-            GpuUnknown: with the three nearest names.
-        """
-        found = self.added_gpus.get(spelling.gpu_key(name))
-        return gpus.find(name) if found is None else found
-
-    def cards(self) -> tuple[Gpu, ...]:
-        """Every whole card: what a remedy may choose from."""
-        return (*dict.fromkeys(self.added_gpus.values()), *gpus.every())
-
-
-def catalogue(additions: Mapping[str, Any] | None = None) -> Catalogue:
+def with_additions(additions: Mapping[str, Any] | None = None) -> Catalogue:
     """The built-in catalogue with a user's additions.
 
     Raises:

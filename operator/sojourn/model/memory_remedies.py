@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sojourn.errors import ModelDomainError
 from sojourn.facts.declaration import KvLayout
@@ -127,13 +128,13 @@ def largest_max_batch(footprint: Footprint) -> int | None:
     """
     declared = footprint.max_batch or memory.effective_max_batch(footprint)
     for allowed in ((Fit.FITS,), (Fit.FITS, Fit.TOO_CLOSE)):
-        batch = _largest(declared, lambda size, fits=allowed: _holds(footprint, size, fits))
+        batch = _largest(declared, partial(_holds, footprint, allowed))
         if batch:
             return None if batch == declared else batch
     return None
 
 
-def _holds(footprint: Footprint, batch: int, allowed: tuple[Fit, ...]) -> bool:
+def _holds(footprint: Footprint, allowed: tuple[Fit, ...], batch: int) -> bool:
     """Starts, and a contiguous cache has room for every request of the batch."""
     asked = replace(footprint, max_batch=batch)
     try:

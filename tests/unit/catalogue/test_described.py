@@ -195,7 +195,7 @@ def test_an_impossible_inline_architecture_names_its_field(
 
 
 def test_additions_come_first_and_the_rest_stays() -> None:
-    own = additions.catalogue(
+    own = additions.with_additions(
         {
             "models": {
                 "acme/chat": {
@@ -215,9 +215,10 @@ def test_additions_come_first_and_the_rest_stays() -> None:
     assert own.model("Llama-2-70b").layers == 80
     assert own.gpu("acme x100").memory_bytes == 64 * 2**30
     assert own.gpu("A10G").name == "A10G"
-    assert "X100" in [card.name for card in own.cards()]
-    with pytest.raises(ModelUnknown):
-        own.model("nobody/knows")
+    assert "X100" in [card.name for card in own.gpus()]
+    with pytest.raises(ModelUnknown) as raised:
+        own.model("acme/chatt")
+    assert "acme/chat" in raised.value.nearest
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_additions_come_first_and_the_rest_stays() -> None:
 )  # fmt: skip
 def test_bad_additions_are_named_by_their_path(content: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidModelConfig) as raised:
-        additions.catalogue(content)
+        additions.with_additions(content)
     assert raised.value.field == path
 
 
