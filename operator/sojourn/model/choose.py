@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sojourn.facts.declaration import TailRule
 from sojourn.facts.replica import ContinuousReplica, Replica
+from sojourn.model.exact_model import ExactModel
 from sojourn.model.protocol import QueueModel
 from sojourn.model.surrogate_model import SurrogateModel, SurrogateTail
 
@@ -23,4 +24,4 @@ def model_for(replica: Replica, tail_rule: TailRule = TailRule.EXACT) -> QueueMo
         return SurrogateModel(SurrogateTail.EXPONENTIAL)
     if tail_rule is TailRule.GAUSSIAN:
         return SurrogateModel(SurrogateTail.GAUSSIAN)
-    return SurrogateModel(SurrogateTail.EXACT)
+    return ExactModel()

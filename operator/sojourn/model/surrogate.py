@@ -59,7 +59,7 @@ def batch_wait_s(rate_per_s: npt.ArrayLike, batches: npt.ArrayLike) -> FloatArra
     """
     sizes = counting("max batch", batches)
     rates = non_negative("rate", rate_per_s)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(sizes > 1, (sizes - 1) / (2 * rates), 0.0))
 
 

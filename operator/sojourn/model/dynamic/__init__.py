@@ -1,0 +1,12 @@
+"""Dynamic batching of one replica, exactly: chain at dispatch instants, first order, distribution.
+
+A free server starts a batch as soon as B requests wait or the oldest has waited T; it takes the
+first min(waiting, B). An arrival that finds K waiting is lost. The timer runs during service too,
+as Triton's ``max_queue_delay_microseconds`` does.
+
+``answer.solve`` is the way in; ``problem.Problem`` holds the inputs, ``chain`` the stationary law
+of the number present at dispatch, ``first_order`` means and loss, ``distribution`` the
+percentiles.
+
+Source: queueing specification section 3; Neuts (1967), Chaudhry and Templeton (1983).
+"""

@@ -1,0 +1,203 @@
+"""Means, busy share and loss from the chain alone: no distribution, no cancellation.
+
+A cycle runs from one dispatch to the next. Everything is an expectation per cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sojourn.model import poisson
+from sojourn.model.domain import FloatArray
+from sojourn.model.dynamic import counts, transitions
+from sojourn.model.dynamic.chain import Chain
+from sojourn.model.dynamic.problem import Problem
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstOrder:
+    """Expectations per cycle and what follows.
+
+    Attributes:
+        mean_batch: E[B], requests of a batch.
+        cycle_s: mean cycle.
+        busy_s: mean service of a cycle.
+        waiting_busy: area of the waiting requests while the server works, request-seconds.
+        waiting_idle: the same while it is free and the batcher waits.
+        served_s: sum of the service times of a cycle's requests.
+        lost: arrivals lost per cycle.
+        defect: relative defect of E[B] = lambda cycle - lost, the self-check.
+    """
+
+    mean_batch: float
+    cycle_s: float
+    busy_s: float
+    waiting_busy: float
+    waiting_idle: float
+    served_s: float
+    lost: float
+    defect: float
+
+
+def residual_cdf(problem: Problem, chain: Chain, seconds: FloatArray) -> FloatArray:
+    """F(t), per cycle: a first arrival, nobody left over, finds at most t of service to go.
+
+    F(t) = sum_b v0[b] E exp(-lambda (s_b G - t)^+). For gamma times the law of S is taken piecewise
+    uniform between the points of ``seconds``, which must then be increasing from 0.
+
+    Returns:
+        Shape of ``seconds``.
+    """
+    alone = chain.present <= problem.batch
+    mass, mean_s = chain.mass[alone], problem.seconds(chain.present[alone])
+    rate = problem.rate_per_s
+    if problem.scv == 0:
+        late_s = np.maximum(mean_s[:, None] - seconds, 0.0)
+        return np.asarray(mass @ np.exp(-rate * late_s))
+    below = mass @ counts.service_cdf(seconds, mean_s, problem.scv)
+    cells = np.diff(below, append=mass.sum())
+    width = np.diff(seconds, append=seconds[-1] + (seconds[-1] - seconds[-2]))
+    within = -np.expm1(-rate * width) / (rate * width)
+    later = np.zeros(seconds.size + 1)
+    for i in range(seconds.size - 1, -1, -1):
+        later[i] = cells[i] * within[i] + np.exp(-rate * width[i]) * later[i + 1]
+    return np.asarray(below + later[:-1])
+
+
+def first_order(problem: Problem, chain: Chain) -> FirstOrder:
+    """All expectations of a cycle."""
+    taken, behind = chain.taken(problem.batch), chain.behind(problem.batch)
+    seconds = problem.seconds(taken)
+    mean_batch = float(chain.mass @ taken)
+    busy_s = float(chain.mass @ seconds)
+    waiting_busy, lost = _busy_area_and_loss(problem, chain, behind, seconds)
+    idle_s, waiting_idle = _idle_and_window(problem, chain)
+    cycle_s = busy_s + idle_s
+    flow = problem.rate_per_s * cycle_s
+    return FirstOrder(
+        mean_batch=mean_batch,
+        cycle_s=cycle_s,
+        busy_s=busy_s,
+        waiting_busy=waiting_busy,
+        waiting_idle=waiting_idle,
+        served_s=float(chain.mass @ (taken * seconds)),
+        lost=lost,
+        defect=abs(mean_batch - flow + lost) / mean_batch,
+    )
+
+
+def _busy_area_and_loss(
+    problem: Problem, chain: Chain, behind: FloatArray, seconds: FloatArray
+) -> tuple[float, float]:
+    means = problem.rate_per_s * seconds
+    if problem.places is None:
+        # Area of m + N(y) over a service: m s + lambda E[S^2] / 2.
+        area = behind * seconds + means * seconds * (1 + problem.scv) / 2
+        return float(chain.mass @ area), 0.0
+    total_area, lost = 0.0, 0.0
+    for start in range(0, means.size, 256):
+        part = slice(start, start + 256)
+        one, two = _finite(problem, means[part], behind[part])
+        total_area += float(chain.mass[part] @ one)
+        lost += float(chain.mass[part] @ two)
+    return total_area, lost
+
+
+def _finite(
+    problem: Problem, means: FloatArray, behind: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Area of min(m + N(y), K) over a service, and arrivals lost in it, for each state.
+
+    The time a service spends at exactly i arrivals is P(J > i) / lambda for any law of S, so both
+    are sums of tails of J.
+    """
+    assert problem.places is not None
+    top = float(means.max())
+    deviation = np.sqrt(top * (1 + problem.scv * top))
+    size = int(top + 12 * deviation + 40 * problem.scv * top + 60)
+    above = np.cumsum(counts.pmf(means, problem.scv, size)[:, ::-1], axis=1)[:, ::-1]
+    more = np.concatenate((above[:, 1:], np.zeros((means.size, 1))), axis=1)  # P(J > i)
+    queue = behind[:, None] + np.arange(size)
+    held = np.minimum(queue, problem.places)
+    area = (held * more).sum(axis=1) / problem.rate_per_s
+    lost = (more * (queue >= problem.places)).sum(axis=1)
+    return area, lost
+
+
+def _idle_and_window(problem: Problem, chain: Chain) -> tuple[float, float]:
+    """Mean idle time of a cycle, and the area of waiting requests in it."""
+    origin = np.zeros(1) if problem.scv == 0 else _fine(problem)
+    idle_s = float(residual_cdf(problem, chain, origin)[0]) / problem.rate_per_s
+    if not problem.waits:
+        return idle_s, 0.0
+    points, weights = _window_nodes(problem)
+    if problem.scv == 0:
+        free = residual_cdf(problem, chain, points)
+    else:
+        free = np.interp(points, origin, residual_cdf(problem, chain, origin))
+    open_share, waiting = _open_window(problem, points, problem.batch - 1)
+    idle_s += float(weights @ (free * open_share))
+    area = float(weights @ (free * waiting))
+    if not problem.leftovers_expire:
+        more_idle_s, more_area = _leftover_windows(problem, chain)
+        return idle_s + more_idle_s, area + more_area
+    return idle_s, area
+
+
+def _open_window(problem: Problem, points: FloatArray, room: int) -> tuple[FloatArray, FloatArray]:
+    """P(N(t) <= room - 1), and sum over those n of (1 + n) P(N(t) = n)."""
+    arrived = poisson.pmf(problem.rate_per_s * points, room)
+    return arrived.sum(axis=1), arrived @ np.arange(1, room + 1)
+
+
+def _leftover_windows(problem: Problem, chain: Chain) -> tuple[float, float]:
+    """Idle time and waiting area where a left-over's timer outlasts the service."""
+    idle_s, area = 0.0, 0.0
+    later = (chain.present > problem.batch) & (chain.present < 2 * problem.batch)
+    for present, mass in zip(chain.present[later], chain.mass[later], strict=True):
+        behind = present - problem.batch
+        timer_s = transitions.timer_left_s(problem, behind)
+        room = int(problem.batch - behind)
+        start_s = problem.full_s if problem.scv == 0 else 0.0
+        if timer_s <= start_s or room < 1:
+            continue
+        points, weights = _panels(start_s, min(timer_s, _horizon_s(problem)), 12)
+        ended = counts.service_cdf(points, np.array([problem.full_s]), problem.scv)[0]
+        open_share, waiting = _open_window(problem, points, room)
+        idle_s += mass * float(weights @ (ended * open_share))
+        area += mass * float(weights @ (ended * (waiting + (behind - 1) * open_share)))
+    return idle_s, area
+
+
+def _window_nodes(problem: Problem) -> tuple[FloatArray, FloatArray]:
+    """Quadrature over the window; beyond the horizon it has filled for certain."""
+    end_s = min(problem.wait_s, _horizon_s(problem))
+    turn_s = problem.full_s
+    if 0 < turn_s < end_s:
+        # F has its bends at the service times, all of them at or below s_B.
+        low, high = _panels(0.0, turn_s, 40), _panels(turn_s, end_s, 24)
+        return np.concatenate((low[0], high[0])), np.concatenate((low[1], high[1]))
+    return _panels(0.0, end_s, 40)
+
+
+def _horizon_s(problem: Problem) -> float:
+    k = problem.batch
+    return (k + 9 * float(np.sqrt(k)) + 30) / problem.rate_per_s
+
+
+def _panels(start_s: float, end_s: float, panels: int) -> tuple[FloatArray, FloatArray]:
+    width = (end_s - start_s) / panels
+    left = start_s + width * np.arange(panels)
+    points = left[:, None] + width * (_NODES + 1) / 2
+    weights = np.broadcast_to(_WEIGHTS * width / 2, points.shape)
+    return points.ravel(), weights.ravel()
+
+
+def _fine(problem: Problem) -> FloatArray:
+    """Increasing times from 0 for a gamma service, dense enough for interpolation."""
+    points, _ = counts.unit_cdf(problem.scv)
+    return np.linspace(0, points[-1] * problem.full_s, 1500)

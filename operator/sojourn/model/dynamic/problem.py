@@ -1,0 +1,128 @@
+"""The inputs of the dynamic-batching analysis, with what follows from them at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sojourn.facts.service_time import BatchServiceTime
+from sojourn.model import service_time
+from sojourn.model.domain import FloatArray
+
+# A service time that varies less than this has no effect beyond the analysis' own error.
+_DETERMINISTIC_BELOW = 1e-3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One replica.
+
+    Attributes:
+        rate_per_s: lambda1, more than 0.
+        service: batch service time.
+        batch: B.
+        wait_s: T, longest the oldest waiting request waits for companions; inf is "until full".
+        places: K >= B waiting places, or None.
+    """
+
+    rate_per_s: float
+    service: BatchServiceTime
+    batch: int
+    wait_s: float
+    places: int | None
+
+    @property
+    def scv(self) -> float:
+        """CV^2 of the batch's time, 0 when it is too small to matter."""
+        return self.service.scv if self.service.scv >= _DETERMINISTIC_BELOW else 0.0
+
+    def seconds(self, sizes: npt.ArrayLike) -> FloatArray:
+        """s_b for batch sizes, any shape."""
+        return service_time.service_s(self.service, sizes)
+
+    @cached_property
+    def full_s(self) -> float:
+        """s_B."""
+        return float(self.seconds(self.batch))
+
+    @cached_property
+    def load(self) -> float:
+        """lambda1 s_B / B."""
+        return self.rate_per_s * self.full_s / self.batch
+
+    @property
+    def waits(self) -> bool:
+        """Whether the batcher ever waits: a timer matters only for batches above 1."""
+        return self.wait_s > 0 and self.batch > 1
+
+    @property
+    def leftovers_expire(self) -> bool:
+        """Whether a request left over by a full batch always has waited T when the batch ends."""
+        return not self.waits or (self.scv == 0 and self.wait_s <= self.full_s)
+
+    @cached_property
+    def decay(self) -> float:
+        """Ratio eta = 1/z of the queue's geometric tail, E exp(lambda S (z - 1)) = z^B, z > 1."""
+        mean = self.rate_per_s * self.full_s
+        # In w = ln z the root of B w - log E exp(mean (e^w - 1) G), which is concave and 0 at 0.
+        high = 1e-6
+        while self._root(high, mean) > 0:
+            high *= 2
+        low = high / 2
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._root(middle, mean) > 0 else (low, middle)
+        return math.exp(-(low + high) / 2)
+
+    def _root(self, w: float, mean: float) -> float:
+        grown = mean * math.expm1(w) if w < 700 else math.inf
+        if self.scv == 0:
+            return self.batch * w - grown
+        if self.scv * grown >= 1:
+            return -math.inf
+        return self.batch * w + math.log1p(-self.scv * grown) / self.scv
+
+    @cached_property
+    def usual_batch(self) -> tuple[float, float]:
+        """Mean and standard deviation of the number at dispatch if B did not bind.
+
+        The fixed point of n = 1 + lambda max(s_n, T) from above, and the spread of the linear
+        recursion around it; both only size the state space.
+        """
+        n = float(self.batch)
+        for _ in range(200):
+            served = max(float(self.seconds(n)), min(self.wait_s, 1e12))
+            after = min(float(self.batch), 1 + self.rate_per_s * served)
+            if abs(after - n) < 1e-3:
+                break
+            n = after
+        slope = self.rate_per_s * float(self.seconds(n + 1) - self.seconds(n))
+        mean = self.rate_per_s * float(self.seconds(n))
+        variance = (n + self.scv * mean**2) / max(1e-3, 1 - min(slope, 1.0) ** 2)
+        return n, math.sqrt(variance)
+
+
+def spread(mean: float, scv: float) -> float:
+    """Standard deviation of the arrivals during a service with that mean count."""
+    return math.sqrt(mean * (1 + scv * mean))
+
+
+def lagrange(points: FloatArray, x: FloatArray) -> FloatArray:
+    """Weights (len(x), len(points)) that carry mass at x to points, keeping moments up to cubic.
+
+    Points must be increasing; each x uses its four nearest ones.
+    """
+    weights = np.zeros((x.size, points.size))
+    width = min(4, points.size)
+    start = np.clip(np.searchsorted(points, x) - width // 2, 0, points.size - width)
+    stencil = start[:, None] + np.arange(width)
+    near = points[stencil]
+    for i in range(width):
+        others = [k for k in range(width) if k != i]
+        factor = (x[:, None] - near[:, others]) / (near[:, i : i + 1] - near[:, others])
+        weights[np.arange(x.size), stencil[:, i]] = factor.prod(axis=1)
+    return weights
