@@ -204,7 +204,7 @@ class StepCore:
         self._decoding = [(due + steps, tie, job) for due, tie, job in self._decoding]
 
     def _admit(self, now_s: float) -> None:
-        budget = self._budget - sum(job.to_prefill for job in self._prefilling)
+        budget = self._prompt_budget() - sum(job.to_prefill for job in self._prefilling)
         while self._waiting and budget > 0 and self.running < self._replica.max_batch:
             job = self._waiting[0]
             needed = job.to_prefill + len(self._decoding) + len(self._prefilling) + 1
@@ -217,9 +217,14 @@ class StepCore:
             budget -= job.to_prefill
             self._prefilling.append(job)
 
+    def _prompt_budget(self) -> float:
+        """Prompt tokens the next step may take: what its decoding requests leave of the budget."""
+        decoding = 0 if self._exclusive else len(self._decoding)
+        return max(1.0, self._budget - decoding)
+
     def _prefill_chunk(self) -> tuple[list[Job], int]:
         """Prompt work of one step: the jobs whose prompt it ends, and its tokens."""
-        left = self._budget
+        left = self._prompt_budget()
         tokens = 0
         ended: list[Job] = []
         while self._prefilling and (left > 0 or self._prefilling[0].to_prefill == 0):
