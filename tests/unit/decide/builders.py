@@ -24,6 +24,7 @@ from sojourn.facts.declaration import (
 from sojourn.facts.plan import Plan
 from sojourn.facts.policy import Policy
 from sojourn.facts.reading import Known, Reading, Unknown
+from sojourn.facts.reasons import Reason
 from sojourn.facts.service import Service
 from sojourn.facts.service_time import LinearServiceTime
 from sojourn.facts.situation import Past, Signals, Situation, TargetState
@@ -112,3 +113,14 @@ def situation(
 def plan(one: Serving, rate: float | Unknown, replicas: int, **changes: Any) -> Plan:
     """The plan at one tick."""
     return planning.plan(situation(one, rate, replicas, **changes), one, Policy())
+
+
+def replan(state: Situation, one: Serving, **changes: Any) -> Plan:
+    """The plan of a situation with parts replaced."""
+    return planning.plan(replace(state, **changes), one, Policy())
+
+
+def without_target(state: Situation) -> Situation:
+    """The same with its target deleted."""
+    gone = Unknown(Reason.TARGET_MISSING, "there is no Deployment prod/gpt3")
+    return replace(state, target=gone)

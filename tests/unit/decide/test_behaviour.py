@@ -11,7 +11,9 @@ from sojourn.facts.situation import Past, Recommendation, ScaleEvent
 NOW_S = 1000.0
 
 
-def rules(*policies: tuple[str, int, float], window_s: float = 0.0, select: str = "Max") -> ScalingRules:
+def rules(
+    *policies: tuple[str, int, float], window_s: float = 0.0, select: str = "Max"
+) -> ScalingRules:
     return ScalingRules(window_s, tuple(ScalingPolicy(*policy) for policy in policies), select)
 
 
@@ -94,9 +96,7 @@ def test_stabilisation_remembers_its_window(
 
 def test_scale_up_with_a_window_waits_for_its_least_need() -> None:
     up = rules(("Percent", 100, 15), window_s=60)
-    replicas, clip = behaviour.stabilised(
-        2, 8, Behaviour(up=up), past(((30, 3), (10, 6))), NOW_S
-    )
+    replicas, clip = behaviour.stabilised(2, 8, Behaviour(up=up), past(((30, 3), (10, 6))), NOW_S)
     assert replicas == 3
     assert clip is not None
 
