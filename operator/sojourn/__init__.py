@@ -1,2 +1,2 @@
-"""Sojourn: admission and autoscaling of LLM inference services, from one model of queueing and memory."""
+"""Sojourn: admission and autoscaling of LLM inference, from one model of queues and memory."""
 

@@ -1,1 +1,1 @@
-"""The command line: ``sojourn`` and ``kubectl sojourn``. The only room that knows typer and rich."""
+"""The command line: ``sojourn`` and ``kubectl sojourn``; the one room with typer and rich."""
