@@ -6,8 +6,12 @@ from dataclasses import replace
 
 from sojourn.act.execute import Applied
 from sojourn.facts.plan import Plan
+from sojourn.facts.reading import Known
 from sojourn.facts.reasons import Reason
-from sojourn.facts.situation import Past, Recommendation, ScaleEvent
+from sojourn.facts.situation import Past, RateSample, Recommendation, ScaleEvent
+
+RATES_KEPT_S = 1800.0
+"""Half an hour of rates: 30 windows of a minute, enough for trend and burstiness."""
 
 LONGEST_WINDOW_S = 3600.0
 """Longest stabilisation window and policy period an HPA allows."""
@@ -20,6 +24,7 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
         past,
         recommendations=_recent_recommendations(past, plan, now_s),
         scale_events=tuple(e for e in past.scale_events if now_s - e.at_s < LONGEST_WINDOW_S),
+        rates=_recent_rates(past, plan, now_s),
         batch_wanted_since_s=_wanted_since(past, plan, now_s),
     )
     if applied.scaled:
@@ -35,6 +40,15 @@ def _recent_recommendations(past: Past, plan: Plan, now_s: float) -> tuple[Recom
     if plan.decision.row is Reason.HOLD or plan.decision.raw.replicas is None:
         return kept
     return (*kept, Recommendation(now_s, plan.decision.raw.replicas))
+
+
+def _recent_rates(past: Past, plan: Plan, now_s: float) -> tuple[RateSample, ...]:
+    kept = tuple(r for r in past.rates if now_s - r.at_s < RATES_KEPT_S)
+    rate = plan.report.rate_per_s
+    # A gap keeps what is known on both sides of it; a lower bound is no sample of the rate.
+    if isinstance(rate, Known) and not rate.lower_bound:
+        return (*kept, RateSample(now_s, rate.value))
+    return kept
 
 
 def _wanted_since(past: Past, plan: Plan, now_s: float) -> float | None:

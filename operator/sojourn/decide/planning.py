@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sojourn.decide import batch_loop, batches, bounds, holds, report
+from sojourn.decide import batch_loop, batches, bounds, design_rate, holds, report
 from sojourn.decide.batch_loop import BatchMove
 from sojourn.decide.bounds import Bounded
 from sojourn.decide.capacity import Serving
+from sojourn.decide.design_rate import DesignRate
 from sojourn.decide.holds import Held
 from sojourn.decide.table import Live, Row, evaluate
 from sojourn.facts.declaration import ObjectRef
@@ -33,6 +34,7 @@ class _Course:
     situation: Situation
     target: TargetState
     policy: Policy
+    design: DesignRate
     live: Live
     sizing: Sizing
 
@@ -86,9 +88,16 @@ def _course(situation: Situation, target: TargetState, serving: Serving, policy:
     assert isinstance(rate, Known)  # holds.rate_unknown has answered the other case
     service_bounds = serving.service.bounds
     batch = target.max_batch or service_bounds.maximum
-    live = Live(serving, policy, rate.value, target.spec_replicas, batch)
-    answer = sizing.size(serving.queue, batches.constraint_of(serving.service), rate.value)
-    return _Course(situation, target, policy, live, answer)
+    design = design_rate.design_rate(
+        rate.value,
+        situation.past,
+        policy.rate_window_s,
+        serving.service.cold_start_s + policy.tick_s,
+    )
+    live = Live(serving, policy, design.rate_per_s, target.spec_replicas, batch)
+    constraint = batches.constraint_of(serving.service)
+    answer = sizing.size(serving.queue, constraint, design.rate_per_s)
+    return _Course(situation, target, policy, design, live, answer)
 
 
 def _decided(course: _Course, findings: tuple[Finding, ...]) -> Plan:
@@ -131,16 +140,14 @@ def _decision(
     clips = bounded.clips
     if unwritten is not None and bounded.replicas != target.spec_replicas:
         clips = (*clips, Clip(unwritten.reason, target.spec_replicas, unwritten.message))
-    message = row.message
-    if move.wanted:
-        message = f"{message}; {move.message}" if move.write else message
+    parts = (row.message, course.design.text, move.message if move.write else "")
     return Decision(
         at_s=course.situation.now_s,
         row=row.reason,
         before=Setting(target.spec_replicas, target.max_batch),
         after=Setting(bounded.replicas, move.max_batch),
         raw=Setting(row.replicas, course.sizing.batch),
-        message=message,
+        message="; ".join(part for part in parts if part),
         limited_by=clips,
     )
 
@@ -197,7 +204,7 @@ def _report(course: _Course) -> Report:
         latency_p50_s=signals.latency_p50_s,
         latency_p99_s=signals.latency_p99_s,
         in_system=_sum(signals.running, signals.waiting),
-        predicted=_predicted(live),
+        predicted=_predicted(replace(live, rate_per_s=course.design.now_per_s)),
         regime=_regime(live),
         limits=limits,
     )

@@ -107,6 +107,14 @@ class Recommendation:
 
 
 @dataclass(frozen=True)
+class RateSample:
+    """The offered rate of one window, by the time the window ended."""
+
+    at_s: float
+    rate_per_s: float
+
+
+@dataclass(frozen=True)
 class ScaleEvent:
     """A past write of the scale: the change in replicas and when."""
 
@@ -122,6 +130,7 @@ class Past:
         since_s: when this process began to watch the service; before it, nothing is known.
         recommendations: raw recommendations, oldest first.
         scale_events: writes of the scale, oldest first.
+        rates: known rates, oldest first.
         batch_changed_at_s: last change of max batch; None if none is known.
         batch_wanted_since_s: since when another max batch has been wanted.
     """
@@ -129,6 +138,7 @@ class Past:
     since_s: float
     recommendations: tuple[Recommendation, ...] = ()
     scale_events: tuple[ScaleEvent, ...] = ()
+    rates: tuple[RateSample, ...] = ()
     batch_changed_at_s: float | None = None
     batch_wanted_since_s: float | None = None
 
