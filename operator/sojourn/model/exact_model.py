@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sojourn.facts.replica import DynamicReplica, OperatingPoint, Replica
+from sojourn.facts.replica import DynamicReplica, OperatingPoint, Replica, Routing
 from sojourn.facts.sojourn import Latency, LatencyGoal, ReplicaRate, Sojourn
-from sojourn.model import domain, max_rate, service_time
+from sojourn.model import domain, max_rate, routing, service_time, shared_queue
 from sojourn.model.dynamic import answer
 from sojourn.model.dynamic.problem import Problem
 from sojourn.model.surrogate_model import dynamic, load_limit_per_s
@@ -28,7 +28,11 @@ class ExactModel:
         domain.counting("replicas", point.replicas)
         if probabilities:
             domain.fraction("percentile", probabilities)
-        return one_replica(point, probabilities)
+        if point.replicas == 1 or point.routing is Routing.RANDOM:
+            return one_replica(point, probabilities)
+        if point.routing is Routing.SHARED_QUEUE:
+            return _one_queue(point, probabilities)
+        return _evened(point, probabilities)
 
     def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
         """lambda1* of one replica under random splitting, the safe answer."""
@@ -73,6 +77,29 @@ def one_replica(point: OperatingPoint, probabilities: Sequence[float]) -> Sojour
         in_system=throughput * solved.mean_s,
         warnings=notes + solved.doubts(percentiles=bool(probabilities)),
     )
+
+
+def _one_queue(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
+    """One queue before all replicas; its capacity is the service's, not one replica's."""
+    replica = dynamic(point.replica)
+    if replica.max_batch == 1:
+        domain.non_negative("rate", point.rate_per_s)
+        return shared_queue.one_by_one(point, probabilities)
+    split = one_replica(point, probabilities)
+    return replace(split, warnings=(*split.warnings, shared_queue.ONLY_SIMULATED))
+
+
+def _evened(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
+    """Round robin and least loaded: between random splitting and even arrivals."""
+    levels = routing.mean_levels()
+    both = one_replica(point, (*probabilities, *levels))
+    known = both.latency.quantiles_s
+    wanted = len(tuple(probabilities))
+    random = replace(both, latency=Latency(both.latency.mean_s, known[:wanted]))
+    if point.rate_per_s == 0 or not math.isfinite(both.latency.mean_s):
+        return random
+    grid = replace(both, latency=Latency(both.latency.mean_s, known[wanted:]))
+    return routing.interpolated(point, random, grid)
 
 
 def _with_room(replica: DynamicReplica) -> tuple[DynamicReplica, tuple[str, ...]]:
