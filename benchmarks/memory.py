@@ -150,7 +150,7 @@ def constant_headroom(headroom_bytes: float) -> Model:
     def answer(footprint: Footprint) -> MemoryAnswer:
         ours = memory.answer(footprint)
         pool = ours.budget_bytes - ours.weights_bytes - headroom_bytes
-        tokens = max(0.0, pool) / ours.kv_request_bytes * ours.max_length_tokens
+        tokens = max(0.0, pool) / max(1.0, ours.kv_request_bytes) * ours.max_length_tokens
         fit = Fit.FITS if pool >= ours.kv_request_bytes else Fit.WONT_START
         return replace(ours, fit=fit, kv_pool_bytes=pool, kv_tokens=tokens)
 

@@ -15,7 +15,7 @@ from sojourn.catalogue import gpus, models
 from sojourn.errors import ModelDomainError, UnknownName
 from sojourn.facts.architecture import Architecture
 from sojourn.facts.gpu import Gpu
-from sojourn.facts.memory import Footprint
+from sojourn.facts.memory import Footprint, MemoryAnswer
 from sojourn.model import memory
 from sojourn.units import GIB
 
@@ -38,6 +38,7 @@ _KV_PRECISION = {
     "fp8_e4m3": "fp8",
     "fp8_e5m2": "fp8",
 }
+_LOAD_TOLERANCE = 0.15
 _UNMODELLED = ("decode_context_parallel", "dp_attention")
 
 
@@ -78,8 +79,10 @@ def _case(row: dict[str, Any]) -> Case:
     footprint, why = None, ""
     try:
         footprint = _footprint(row)
-        memory.answer(footprint)
-    except (NotComputable, UnknownName, ModelDomainError) as reason:
+        _refuse_contradicted(row, memory.answer(footprint))
+    except UnknownName as unknown:
+        footprint, why = None, f"{unknown.kind} {unknown.name!r} is not in the catalogue"
+    except (NotComputable, ModelDomainError) as reason:
         footprint, why = None, str(reason)
     return Case(
         id=row["id"],
@@ -123,6 +126,15 @@ def _refuse_unmodelled(row: dict[str, Any]) -> None:
             raise NotComputable(f"{key} is not modelled")
     if row.get("speculative"):
         raise NotComputable("speculative decoding is not modelled")
+
+
+def _refuse_contradicted(row: dict[str, Any], answer: MemoryAnswer) -> None:
+    """A load far from what the stated formats weigh shows a format that was not stated."""
+    loaded = (row.get("observed") or {}).get("model_load_gib")
+    if not loaded or row.get("quantization"):
+        return
+    if abs(answer.weights_bytes / GIB / loaded - 1) > _LOAD_TOLERANCE:
+        raise NotComputable("the load printed contradicts the formats stated")
 
 
 def _gpu(row: dict[str, Any]) -> Gpu:

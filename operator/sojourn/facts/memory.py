@@ -91,3 +91,8 @@ class MemoryAnswer:
     covered: bool
     startup_peak_bytes: float = 0.0
     startup_limit_bytes: float = 0.0
+
+    @property
+    def startup_exceeds_card(self) -> bool:
+        """The engine may run out of memory while it starts, although the budget holds."""
+        return self.startup_peak_bytes > self.startup_limit_bytes
