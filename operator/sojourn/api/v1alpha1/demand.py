@@ -7,8 +7,28 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sojourn.api.v1alpha1.base import Part, Rule
-from sojourn.api.v1alpha1.scalars import Duration, ObjectName, Pause, Percentile, Rate, Scv, Tokens
+from sojourn.api.v1alpha1.scalars import (
+    Duration,
+    ObjectName,
+    Pause,
+    Percentile,
+    Rate,
+    Scv,
+    Tokens,
+    reads_as_duration,
+    reads_as_rate,
+    some_time,
+)
 from sojourn.units import parse_duration_s, parse_quantity
+
+
+def _part_of(part: str, whole: str) -> str:
+    """CEL: one duration is not longer than another, where both are there and can be read."""
+    return (
+        f"!has({whole}) || !has({part})"
+        f" || !{reads_as_duration(whole)} || !{reads_as_duration(part)}"
+        f" || duration({part}) <= duration({whole})"
+    )
 
 
 class SloSpec(Part):
@@ -45,15 +65,13 @@ class SloSpec(Part):
             lambda s: s.latency or s.time_to_first_token or s.inter_token_latency,
         ),
         Rule(
-            "!has(self.latency) || !has(self.timeToFirstToken)"
-            " || duration(self.timeToFirstToken) <= duration(self.latency)",
+            _part_of("self.timeToFirstToken", "self.latency"),
             "timeToFirstToken exceeds latency, which contains it: lower it or raise latency",
             lambda s: _not_longer(s.time_to_first_token, s.latency),
             "timeToFirstToken",
         ),
         Rule(
-            "!has(self.latency) || !has(self.interTokenLatency)"
-            " || duration(self.interTokenLatency) <= duration(self.latency)",
+            _part_of("self.interTokenLatency", "self.latency"),
             "interTokenLatency exceeds latency, which contains it: lower it or raise latency",
             lambda s: _not_longer(s.inter_token_latency, s.latency),
             "interTokenLatency",
@@ -115,6 +133,7 @@ class TrafficSpec(Part):
     rules = (
         Rule(
             "!has(self.rate) || !has(self.peakRate)"
+            f" || !{reads_as_rate('self.rate')} || !{reads_as_rate('self.peakRate')}"
             " || quantity(string(self.rate)).compareTo(quantity(string(self.peakRate))) <= 0",
             "peakRate is below rate: raise peakRate or lower rate",
             lambda t: _not_more(t.rate, t.peak_rate),
@@ -146,7 +165,7 @@ class ServiceTimeSpec(Part):
     )
     rules = (
         Rule(
-            "duration(self.fixed) > duration('0s') || duration(self.perRequest) > duration('0s')",
+            some_time("self.fixed", "self.perRequest"),
             "fixed and perRequest are both 0: a batch takes time, set at least one of them",
             lambda s: parse_duration_s(s.fixed) > 0 or parse_duration_s(s.per_request) > 0,
         ),

@@ -89,7 +89,7 @@ class EngineSpec(Part):
     max_batch_wait: Pause | None = Field(
         None,
         description="Dynamic only: longest the oldest waiting request waits for its batch to fill,"
-        " T_max, as a duration. Required for Dynamic batching.",
+        " T_max, as a duration. Default: none; Dynamic batching needs it.",
         examples=["5ms"],
     )
     queue_capacity: Annotated[int, Field(ge=1, le=100_000_000)] | None = Field(

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sojourn.api.v1alpha1.base import Part, Rule
 from sojourn.api.v1alpha1.engine import EngineName
-from sojourn.api.v1alpha1.scalars import Batch, Degree, Duration, Pause, Tokens
+from sojourn.api.v1alpha1.scalars import Batch, Degree, Duration, Pause, Tokens, some_time
 from sojourn.units import parse_duration_s
 
 
@@ -51,8 +51,7 @@ class ContinuousSpec(Part):
     )
     rules = (
         Rule(
-            "duration(self.iterationFixed) > duration('0s')"
-            " || duration(self.iterationPerRequest) > duration('0s')",
+            some_time("self.iterationFixed", "self.iterationPerRequest"),
             "iterationFixed and iterationPerRequest are both 0: set at least one of them",
             lambda c: (
                 parse_duration_s(c.iteration_fixed) > 0
@@ -122,8 +121,8 @@ class ServingProfileSpec(Part):
             lambda p: not p.points or p.fixed is None,
         ),
         Rule(
-            "!has(self.fixed) || !has(self.perRequest) || duration(self.fixed) > duration('0s')"
-            " || duration(self.perRequest) > duration('0s')",
+            f"!has(self.fixed) || !has(self.perRequest)"
+            f" || {some_time('self.fixed', 'self.perRequest')}",
             "fixed and perRequest are both 0: a batch takes time, set at least one of them",
             lambda p: (
                 p.fixed is None

@@ -35,6 +35,33 @@ _DURATION_LENGTH = 40
 _QUANTITY_LENGTH = 30
 
 
+def _matches(text: str, pattern: str) -> str:
+    """CEL: the text has the form, asked before it is parsed.
+
+    The API server evaluates rules although the schema's pattern has failed, and its parsers are
+    no place for any text: ``quantity('1e999999999')`` keeps a core busy for half a minute.
+    """
+    return f"{text}.matches(r'{pattern}')"
+
+
+def reads_as_duration(field: str) -> str:
+    """CEL: a field holds a duration, so that it may be parsed."""
+    return _matches(field, DURATION_PATTERN)
+
+
+def reads_as_rate(field: str) -> str:
+    """CEL: a field holds a rate, so that it may be parsed."""
+    return _matches(f"string({field})", _RATE)
+
+
+def some_time(first: str, second: str) -> str:
+    """CEL: at least one of two durations is above zero, where both can be read."""
+    return (
+        f"!{reads_as_duration(first)} || !{reads_as_duration(second)}"
+        f" || duration({first}) > duration('0s') || duration({second}) > duration('0s')"
+    )
+
+
 @dataclass(frozen=True)
 class _Scalar:
     """Validator and schema of one scalar type.
@@ -83,7 +110,10 @@ class _DurationType(_Scalar):
 
     def schema(self) -> JsonSchemaValue:
         comparison = ">=" if self.may_be_zero else ">"
-        rule = f"duration(self) {comparison} duration('0s') && duration(self) <= duration('24h')"
+        rule = (
+            f"{reads_as_duration('self')} && duration(self) {comparison} duration('0s')"
+            " && duration(self) <= duration('24h')"
+        )
         return {
             "type": "string",
             "maxLength": _DURATION_LENGTH,
@@ -118,7 +148,8 @@ class _QuantityType(_Scalar):
 
     def schema(self) -> JsonSchemaValue:
         rule = (
-            f"quantity(string(self)).compareTo(quantity('{self.low}')) >= 0"
+            f"{_matches('string(self)', self.pattern)}"
+            f" && quantity(string(self)).compareTo(quantity('{self.low}')) >= 0"
             f" && quantity(string(self)).compareTo(quantity('{self.high}')) <= 0"
         )
         return {

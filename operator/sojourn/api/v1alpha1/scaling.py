@@ -90,7 +90,7 @@ class ScalingSpec(Part):
         examples=[1],
     )
     max_replicas: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        description="Most replicas. Required: admission judges stability and memory with it.",
+        description="Most replicas; admission judges stability with it. Required.",
         examples=[8],
     )
     target_utilization_percent: Annotated[int, Field(ge=51, le=84)] = Field(
