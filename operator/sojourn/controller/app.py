@@ -23,6 +23,7 @@ from sojourn.controller.loop import Loop
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Registry
 from sojourn.controller.review import Reviewer
+from sojourn.controller.server import AdmissionServer
 from sojourn.controller.settings import Settings, own_name, own_namespace
 from sojourn.controller.tick import Corridor
 from sojourn.errors import ClusterUnavailable
@@ -150,7 +151,7 @@ class Operator:
         pair = await trust.ensure_pair(self.kube, self.namespace, options)
         files = trust.write_files(pair, folder)
         await trust.keep_bundle(self.kube, options, pair)
-        return kopf.WebhookServer(
+        return AdmissionServer(
             addr=options.address, port=options.port, certfile=files.certificate, pkeyfile=files.key
         )
 
