@@ -120,4 +120,7 @@ def _finish(axes: Axes, label: str) -> None:
     axes.set_ylabel(label)
     axes.grid(alpha=0.3)
     axes.set_ylim(0, None)
-    axes.legend(loc="upper right", fontsize="small", framealpha=0.9)
+    # Above the axes, where no line can run behind it.
+    axes.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, fontsize="small", frameon=False
+    )
