@@ -61,7 +61,7 @@ class MemoryAnswer:
         weights_bytes: on the heaviest rank.
         activation_bytes, non_torch_bytes, graphs_bytes: the rest of the budget's costs.
         kv_pool_bytes: what is left for the KV cache; negative when nothing is.
-        kv_bytes_per_token: per GPU; what one more token of context costs.
+        kv_bytes_per_token: per GPU; what one more token costs while no window is full.
         kv_request_bytes: KV of one request of maxLength.
         kv_tokens: tokens the pool of one replica holds (all of one data-parallel rank).
         margin_bytes: kv_pool - kv_request.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -307,3 +309,10 @@ def test_engines_without_chunked_prefill_pay_for_the_longest_prompt() -> None:
     ]
     assert pools == pytest.approx([3.81, 2.89], abs=0.5)
     assert pools[0] - pools[1] == pytest.approx(3.81 - 2.89, abs=0.05)
+
+
+def test_the_examples_of_the_explanation_are_true() -> None:
+    page = Path(__file__).parents[3] / "docs" / "explanation" / "memory.md"
+    result = doctest.testfile(str(page), module_relative=False)
+    assert result.attempted > 5
+    assert result.failed == 0
