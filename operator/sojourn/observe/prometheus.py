@@ -156,7 +156,7 @@ class PrometheusSource:
 class _OneMoreTry(Retry):
     """One more try after a broken connection, none after a silence: that would double the wait."""
 
-    def increment(self, *call: Any, **details: Any) -> Self:  # type: ignore[override]
+    def increment(self, *call: Any, **details: Any) -> Self:
         error = details.get("error")
         if isinstance(error, ReadTimeoutError):
             raise error

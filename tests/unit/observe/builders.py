@@ -59,11 +59,11 @@ def metadata(name: str, namespace: str, kind: str, owner: tuple[str, str] | None
 
 
 def deployment(
-    name: str = "chat", namespace: str = "team-a", *, replicas: int = 2, **container: Any
+    name: str = "chat", namespace: str = "team-a", *, replicas: int = 2, container: Any = None
 ) -> dict[str, Any]:
     """A Deployment at rest with one vLLM container."""
     gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    main = {"name": "vllm", "image": "vllm/vllm-openai:v0.10.2", **gpu, **container}
+    main = {"name": "vllm", "image": "vllm/vllm-openai:v0.10.2", **gpu, **(container or {})}
     status = {"replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas}
     return {
         "metadata": metadata(name, namespace, "Deployment"),
@@ -113,20 +113,22 @@ def synced_cluster() -> ClusterState:
 
 
 def cluster_of(
-    service: str = "chat", namespace: str = "team-a", *, pods: int = 2, **container: Any
+    service: str = "chat", namespace: str = "team-a", *, pods: int = 2, container: Any = None
 ) -> ClusterState:
     """A cluster with one Deployment and its Ready pods."""
     cluster = synced_cluster()
-    add_service(cluster, service, namespace, pods=pods, **container)
+    add_service(cluster, service, namespace, pods=pods, container=container)
     return cluster
 
 
 def add_service(
-    cluster: ClusterState, service: str, namespace: str, *, pods: int = 2, **container: Any
+    cluster: ClusterState, service: str, namespace: str, *, pods: int = 2, container: Any = None
 ) -> None:
     """One more Deployment with its ReplicaSet and Ready pods."""
     owner = f"{service}-7d9f8b6c5d"
-    cluster.apply("Deployment", None, deployment(service, namespace, replicas=pods, **container))
+    cluster.apply(
+        "Deployment", None, deployment(service, namespace, replicas=pods, container=container)
+    )
     cluster.apply("ReplicaSet", None, replica_set(owner, namespace, service))
     for name in pod_names(pods, service):
         cluster.apply("Pod", None, pod(name, namespace, owner=("ReplicaSet", owner)))
