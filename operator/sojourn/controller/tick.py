@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from sojourn.api import status as status_api
 from sojourn.controller import past as past_of
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Entry, Key, Registry
-from sojourn.decide import admission, planning
+from sojourn.decide import admission, planning, sharing
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.plan import Plan
@@ -45,8 +45,8 @@ class Corridor:
         """Walk once through observe, decide and act for every service."""
         entries = list(self.registry.entries())
         declarations = [e.declaration for e in entries if e.declaration is not None]
-        sharing = {d.ref.key: self.registry.sharing_target(d) for d in declarations}
-        observations = await self.gatherer.gather(declarations, sharing, now_s)
+        owners = {d.ref.key: self.registry.sharing_target(d) for d in declarations}
+        observations = await self.gatherer.gather(declarations, owners, now_s)
         # In a thread: the models' arithmetic must not keep the webhook from answering.
         plans = await asyncio.to_thread(self._plans, entries, observations, now_s)
         by_key = {entry.ref.key: entry for entry in entries}
@@ -61,40 +61,55 @@ class Corridor:
     def _plans(
         self, entries: list[Entry], observations: Mapping[Key, Observation], now_s: float
     ) -> list[Plan]:
-        return [self._plan(e, observations.get(e.ref.key, Observation()), now_s) for e in entries]
+        situations = {
+            e.ref.key: self._situation(e, observations.get(e.ref.key, Observation()), now_s)
+            for e in entries
+        }
+        plans = {e.ref.key: self._plan(e, situations[e.ref.key], now_s) for e in entries}
+        cases = [(s, plans[key]) for key, s in situations.items() if s is not None]
+        for key, quota in sharing.fair_quotas(cases).items():
+            entry, situation = self.registry.get(key), situations[key]
+            if entry is not None and situation is not None:
+                less = replace(situation, quota_replicas=quota)
+                plans[key] = self._plan(entry, less, now_s)
+        return list(plans.values())
 
-    def _plan(self, entry: Entry, observation: Observation, now_s: float) -> Plan:
+    def _situation(self, entry: Entry, observation: Observation, now_s: float) -> Situation | None:
+        service = entry.resolved.service if entry.resolved is not None else None
+        if service is None:
+            return None
+        return Situation(
+            service=service,
+            now_s=now_s,
+            signals=observation.signals,
+            target=observation.target,
+            past=entry.past,
+            quota_replicas=observation.quota_replicas,
+        )
+
+    def _plan(self, entry: Entry, situation: Situation | None, now_s: float) -> Plan:
         try:
-            return self._decide(entry, observation, now_s)
+            return self._decide(entry, situation, now_s)
         except Exception as exc:
             # One object's trouble must not stop the others: logged in full, told in short.
             log.exception("decision of %s/%s failed", *entry.ref.key)
             return planning.failed(entry.ref, f"{type(exc).__name__}: {exc}", now_s)
 
-    def _decide(self, entry: Entry, observation: Observation, now_s: float) -> Plan:
-        resolved = entry.resolved
-        if entry.serving is None or resolved is None or resolved.service is None:
-            findings = resolved.findings if resolved is not None else entry.problems
-            return planning.unresolved(entry.ref, findings, now_s)
-        target = observation.target
+    def _decide(self, entry: Entry, situation: Situation | None, now_s: float) -> Plan:
+        found = entry.resolved.findings if entry.resolved is not None else entry.problems
+        if entry.serving is None or situation is None:
+            return planning.unresolved(entry.ref, found, now_s)
+        target = situation.target
         owners = target.other_owners if isinstance(target, TargetState) else ()
-        rate = observation.signals.rate_per_s
+        rate = situation.signals.rate_per_s
         proposal = Proposal(
             serving=entry.serving,
             observed_rate_per_s=rate.value if isinstance(rate, Known) else None,
             other_owners=owners,
             gpus=self.gpus,
         )
-        situation = Situation(
-            service=resolved.service,
-            now_s=now_s,
-            signals=observation.signals,
-            target=target,
-            past=entry.past,
-            quota_replicas=observation.quota_replicas,
-        )
         # What was bypassed, or admitted by an older release, is still checked and reported.
-        findings = (*resolved.findings, *admission.admit(proposal))
+        findings = (*found, *admission.admit(proposal))
         return planning.plan(situation, entry.serving, self.policy, findings)
 
     def _status(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:

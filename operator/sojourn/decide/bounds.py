@@ -51,6 +51,10 @@ def bounded(situation: Situation, target: TargetState, wanted: int, policy: Poli
     if replicas < scaling.min_replicas:
         replicas = scaling.min_replicas
         note(Clip(Reason.MIN_REPLICAS, replicas, f"{wanted} wanted, minReplicas {replicas}"))
+    if replicas == 0 < current and target.ready_replicas == 0:
+        # A service on its way up from zero must have been ready once before it may go back.
+        replicas = min(current, 1)
+        note(Clip(Reason.EVIDENCE, replicas, f"{replicas} of 0 wanted: no replica was ready yet"))
     return _within_quota(situation, current, Bounded(replicas, tuple(clips)))
 
 

@@ -42,6 +42,12 @@ class Serving:
         """Lambda1*: largest rate of one replica within the SLO and the target utilisation."""
         return _max_rate(self.queue, self.replica(batch), self.service.goal)
 
+    def within_scaled_goal(self, batch: int, factor: float) -> ReplicaRate:
+        """Lambda1* when every latency is ``factor`` times what the model says."""
+        goal = self.service.goal
+        scaled = replace(goal, latency_s=goal.latency_s and goal.latency_s / factor)
+        return _max_rate(self.queue, self.replica(batch), scaled)
+
     def within_slo(self, batch: int, utilisation: float) -> ReplicaRate:
         """Largest rate of one replica within the SLO, its load at most ``utilisation``."""
         goal = replace(self.service.goal, max_utilisation=utilisation)

@@ -13,7 +13,7 @@ from sojourn.decide.bounds import Bounded
 from sojourn.decide.capacity import Serving
 from sojourn.decide.design_rate import DesignRate
 from sojourn.decide.holds import Held
-from sojourn.decide.table import Live, Row, evaluate
+from sojourn.decide.table import Live, Measured, Row, evaluate
 from sojourn.facts.declaration import ObjectRef
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.plan import Clip, Decision, Event, Limits, Plan, Report, Setting
@@ -25,6 +25,10 @@ from sojourn.facts.situation import Situation, TargetState
 from sojourn.facts.sizing import Sizing
 from sojourn.facts.sojourn import Sojourn
 from sojourn.model import sizing, stability
+
+P99 = 0.99
+SETTLED_WINDOWS = 4
+"""Latency is measured over longer windows than rates; a backlog must have left it too."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,36 @@ def _course(situation: Situation, target: TargetState, serving: Serving, policy:
         serving.service.cold_start_s + policy.tick_s,
     )
     live = Live(serving, policy, design.rate_per_s, target.spec_replicas, batch)
+    live = replace(live, measured=_measured(situation, target, live, design))
     constraint = batches.constraint_of(serving.service)
     answer = sizing.size(serving.queue, constraint, design.rate_per_s)
     return _Course(situation, target, policy, design, live, answer)
+
+
+def _measured(
+    situation: Situation, target: TargetState, live: Live, design: DesignRate
+) -> Measured | None:
+    """The measured P99 if it misses the SLO and is of this very setting, else None."""
+    goal, signals = situation.service.goal, situation.signals
+    reading, bucket = signals.latency_p99_s, signals.latency_p99_bucket_s
+    if goal.latency_s is None or goal.probability != P99 or isinstance(reading, Unknown):
+        return None
+    floor_s = bucket[0] if bucket is not None else reading.value
+    if floor_s <= goal.latency_s or not _settled(situation, target, live.policy):
+        return None
+    predicted = _predicted(replace(live, rate_per_s=design.now_per_s))
+    if predicted is None:
+        return None
+    return Measured(floor_s, predicted.latency.quantile_s(P99))
+
+
+def _settled(situation: Situation, target: TargetState, policy: Policy) -> bool:
+    """No change of setting within the windows that the percentile covers."""
+    window_s = SETTLED_WINDOWS * policy.rate_window_s
+    changes = [event.at_s for event in situation.past.scale_events]
+    changes += [situation.past.since_s, situation.past.batch_changed_at_s or 0.0]
+    quiet = situation.now_s - max(changes) >= window_s
+    return quiet and not target.pods_pending and not target.rollout_running
 
 
 def _decided(course: _Course, findings: tuple[Finding, ...]) -> Plan:
@@ -220,7 +251,7 @@ def _predicted(live: Live) -> Sojourn | None:
         live.replicas,
         service.declaration.traffic.routing,
     )
-    return live.serving.queue.sojourn(point, tuple(sorted({0.5, service.goal.probability, 0.99})))
+    return live.serving.queue.sojourn(point, tuple(sorted({0.5, service.goal.probability, P99})))
 
 
 def _regime(live: Live) -> str | None:

@@ -85,6 +85,9 @@ def _ready(outcome: Outcome) -> Condition:
     if rejected:
         return Condition("Ready", False, rejected[0].reason, rejected[0].message)
     target = outcome.situation.target
+    if isinstance(target, TargetState) and target.blocked:
+        text = f"{target.ready_replicas} of {target.spec_replicas} replicas serve: {target.blocked}"
+        return Condition("Ready", target.ready_replicas > 0, Reason.CAPACITY_BLOCKED, text)
     if isinstance(target, TargetState) and target.pods_pending:
         text = f"{target.ready_replicas} of {target.spec_replicas} replicas serve"
         return Condition("Ready", target.ready_replicas > 0, Reason.PODS_PENDING, text)

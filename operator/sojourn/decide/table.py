@@ -16,16 +16,42 @@ from sojourn.facts.reasons import Reason
 from sojourn.facts.sojourn import ReplicaRate
 from sojourn.units import format_duration, format_rate
 
+LARGEST_FACTOR = 2.0
+"""Measurements scale the model by at most this, so that a broken histogram cannot run away."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured percentile above the SLO, over a full window at this very setting.
+
+    Attributes:
+        latency_s: lower bound of the bucket that holds it: the true value is not below.
+        predicted_s: what the model says at the live point.
+    """
+
+    latency_s: float
+    predicted_s: float
+
+    @property
+    def factor(self) -> float:
+        """Measured over predicted, within 1 and ``LARGEST_FACTOR``."""
+        return min(LARGEST_FACTOR, max(1.0, self.latency_s / self.predicted_s))
+
 
 @dataclass(frozen=True)
 class Live:
-    """The live operating point (lambda, c, B) of one service."""
+    """The live operating point (lambda, c, B) of one service.
+
+    Attributes:
+        measured: given only when the measured percentile misses the SLO.
+    """
 
     serving: Serving
     policy: Policy
     rate_per_s: float
     replicas: int
     max_batch: int
+    measured: Measured | None = None
 
     @cached_property
     def utilisation(self) -> float:
@@ -114,6 +140,8 @@ def utilisation_low(live: Live) -> Row | None:
     """Rho below the low threshold, and fewer replicas keep target and SLO."""
     if live.utilisation >= live.policy.low_utilisation or live.needed >= live.replicas:
         return None
+    if live.measured is not None:
+        return None  # nothing is taken away while the SLO is measured as missed
     text = (
         f"utilisation {live.utilisation:.2f} < {live.policy.low_utilisation:.2f} at "
         f"{_point(live)}; {_gives(live, live.needed)}"
@@ -123,9 +151,27 @@ def utilisation_low(live: Live) -> Row | None:
 
 Check = Callable[[Live], Row | None]
 
+
+def measured_above_slo(live: Live) -> Row | None:
+    """Measured above the SLO, and the model, scaled to it, says that replicas help."""
+    if live.measured is None:
+        return None
+    rate = live.serving.within_scaled_goal(live.max_batch, live.measured.factor)
+    needed = replicas_for(live.rate_per_s, rate.rate_per_s) if rate.reachable else 0
+    if needed <= live.replicas:
+        return None
+    text = (
+        f"measured latency {format_duration(live.measured.latency_s)} > SLO ({_slo(live)}) at "
+        f"{_point(live)}, predicted {format_duration(live.measured.predicted_s)}; "
+        f"{_gives(live, needed)}"
+    )
+    return Row(Reason.LATENCY_ABOVE_SLO, needed, text)
+
+
 TABLE: tuple[Check, ...] = (
     batch_below_minimum,  # an unstable queue loses most, so it comes first
     latency_above_slo,
+    measured_above_slo,  # the same row, on the weaker evidence
     utilisation_high,
     utilisation_low,  # never after a row that adds
 )

@@ -81,9 +81,13 @@ class Reason(StrEnum):
     CONVERGING = "Converging"
     CONVERGED = "Converged"
     PODS_PENDING = "PodsPending"
+    CAPACITY_BLOCKED = "CapacityBlocked"
     FROM_PROFILE = "FromProfile"
     MEASURED_AGREES = "MeasuredAgrees"
     MEASURED_DISAGREES = "MeasuredDisagrees"
+    FITTED = "Fitted"
+    FIT_INACCURATE = "FitInaccurate"
+    FIT_REFUSED = "FitRefused"
     NO_CONFLICT = "NoConflict"
     UNLIMITED = "Unlimited"
 
@@ -153,9 +157,13 @@ MEANING: dict[Reason, str] = {
     Reason.CONVERGING: "A change is on its way.",
     Reason.CONVERGED: "The target is as decided, from fresh signals.",
     Reason.PODS_PENDING: "Replicas were asked for and do not serve yet.",
+    Reason.CAPACITY_BLOCKED: "Pods asked for cannot be placed or created; the message says why.",
     Reason.FROM_PROFILE: "The service time was measured.",
     Reason.MEASURED_AGREES: "Measurements agree with the model.",
     Reason.MEASURED_DISAGREES: "Measurements disagree with the model.",
+    Reason.FITTED: "A line fits the points of the profile.",
+    Reason.FIT_INACCURATE: "The line is too far from a point of the profile; it is not used.",
+    Reason.FIT_REFUSED: "No line can be fitted: batches do not vary, or a time is negative.",
     Reason.NO_CONFLICT: "Nobody else scales the target.",
     Reason.UNLIMITED: "No limit changed the decision.",
 }

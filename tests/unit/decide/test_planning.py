@@ -13,7 +13,7 @@ from sojourn.facts.declaration import Actuation, Mode
 from sojourn.facts.plan import Plan
 from sojourn.facts.reading import Known, Unknown
 from sojourn.facts.reasons import Reason
-from sojourn.facts.situation import Past, Recommendation, Signals
+from sojourn.facts.situation import Past, Recommendation, ScaleEvent, Signals
 from tests.unit.decide import builders
 from tests.unit.decide.builders import NOW_S, autoscaled, plan, situation
 
@@ -168,3 +168,36 @@ def test_more_offered_load_never_gives_fewer_replicas(
 ) -> None:
     low, high = plan(book(), rate, replicas), plan(book(), rate + more, replicas)
     assert (low.decision.after.replicas or 0) <= (high.decision.after.replicas or 0)
+
+
+def slow(measured_s: float, bucket: tuple[float, float]) -> Signals:
+    return Signals(
+        rate_per_s=Known(200, NOW_S),
+        latency_p99_s=Known(measured_s, NOW_S),
+        latency_p99_bucket_s=bucket,
+    )
+
+
+def test_a_measured_miss_of_the_slo_adds_replicas_where_the_model_agrees() -> None:
+    one = autoscaled(slo={"latency_s": 0.2})
+    calm = builders.replan(situation(one, 200, 2), one)
+    assert calm.decision.row is Reason.STEADY
+    missed = builders.replan(situation(one, 200, 2), one, signals=slow(0.27, (0.25, 0.3)))
+    assert missed.decision.row is Reason.LATENCY_ABOVE_SLO
+    assert (missed.decision.after.replicas or 0) > 2
+    assert "measured latency 250ms" in missed.decision.message
+
+
+def test_a_measured_miss_within_its_bucket_or_soon_after_a_change_is_no_evidence() -> None:
+    one = autoscaled(slo={"latency_s": 0.2})
+    within = builders.replan(situation(one, 200, 2), one, signals=slow(0.27, (0.1, 0.3)))
+    assert within.decision.row is Reason.STEADY
+    fresh = Past(0.0, scale_events=(ScaleEvent(NOW_S - 30, 1),))
+    soon = situation(one, 200, 2, past=fresh)
+    assert builders.replan(soon, one, signals=slow(0.27, (0.25, 0.3))).decision.row is Reason.STEADY
+
+
+def test_pods_that_cannot_be_placed_are_told_with_the_clusters_words() -> None:
+    one = plan(book(), 200, 2, target={"ready_replicas": 1, "blocked": "Unschedulable: 0/4 nodes"})
+    assert condition(one, "Ready") == (True, Reason.CAPACITY_BLOCKED)
+    assert one.decision.after.replicas == 2
