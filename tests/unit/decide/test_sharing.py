@@ -19,7 +19,7 @@ def case(name: str, priority: int, rate: float, replicas: int, quota: int) -> sh
 def test_the_more_important_service_takes_the_room_and_the_other_what_is_left() -> None:
     # Both see 3 free replicas of 8 GPUs; each wants 2 and 3 more.
     low = case("a", 0, 600, 1, 4)
-    high = case("b", 10, 350, 1, 4)
+    high = case("b", 10, 320, 1, 4)
     assert low[1].decision.after.replicas == 4
     assert high[1].decision.after.replicas == 3
     lowered = sharing.fair_quotas([low, high])
