@@ -240,7 +240,7 @@ def _change(decision: Decision, now: str, limit: int) -> dict[str, Any]:
 
 def _history(plan: Plan, previous: Mapping[str, Any], now: str, limit: int) -> list[dict[str, Any]]:
     """The latest changes, newest first: carried over, with this decision's when it writes one."""
-    carried = [dict(one) for one in _objects(previous.get("history"))]
+    carried = [dict(one) for one in objects_in(previous.get("history"))]
     for one in carried:
         one["message"] = _cut(str(one.get("message", "")), min(limit, 256))
     if plan.write_replicas or plan.write_max_batch:
@@ -274,16 +274,22 @@ def _finding(finding: Finding, limit: int) -> dict[str, Any]:
 def _conditions(
     plan: Plan, previous: Mapping[str, Any], now: str, limit: int
 ) -> list[dict[str, Any]]:
-    before = {one.get("type"): one for one in _objects(previous.get("conditions"))}
+    before = {one.get("type"): one for one in objects_in(previous.get("conditions"))}
     return [
-        _condition(condition, before.get(condition.type, {}), plan.ref.generation, now, limit)
+        condition_entry(condition, before.get(condition.type, {}), plan.ref.generation, now, limit)
         for condition in plan.conditions
     ]
 
 
-def _condition(
+def condition_entry(
     condition: Condition, before: Mapping[str, Any], generation: int, now: str, limit: int
 ) -> dict[str, Any]:
+    """One condition as Kubernetes has it; its transition time is kept while its status is.
+
+    Args:
+        before: the condition of that type in the previous status; empty if there is none.
+        limit: most bytes of the message.
+    """
     held = "Unknown" if condition.status is None else str(condition.status)
     since = before.get("lastTransitionTime") if before.get("status") == held else None
     return {
@@ -296,6 +302,6 @@ def _condition(
     }
 
 
-def _objects(value: object) -> list[Mapping[str, Any]]:
+def objects_in(value: object) -> list[Mapping[str, Any]]:
     """The objects of a list, and nothing where a previous status holds something else."""
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
