@@ -87,6 +87,18 @@ def test_computed_weights_agree_with_published_loads_within_one_percent(
     assert weights.weights_bytes(models.find(name)) / GIB == pytest.approx(gib, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        pytest.param("nvidia/Gemma-4-31B-IT-NVFP4", 31.04, id="dense, with vision tower"),
+        pytest.param("nvidia/Qwen3.5-122B-A10B-NVFP4", 70.47, id="experts, resharded copy"),
+    ],
+)
+def test_nvfp4_checkpoints_keep_attention_in_16_bits(name: str, gib: float) -> None:
+    """Published loads; four bits throughout would be 20 and 68 GiB less embeddings."""
+    assert weights.weights_bytes(models.find(name)) / GIB == pytest.approx(gib, rel=0.06)
+
+
 def test_every_entry_is_whole_and_has_a_source() -> None:
     names = models.names()
     assert len(names) >= 240

@@ -135,6 +135,29 @@ def test_gpt_oss_120b_on_one_h100_is_too_close_to_call() -> None:
         assert answer.fit is Fit.TOO_CLOSE
 
 
+def test_a_start_up_peak_beyond_the_card_is_too_close_although_the_budget_holds() -> None:
+    """gpt-oss-20b on H100, vLLM 0.19: out of memory in the sampler warm-up after KV sizing."""
+    asked = footprint("openai/gpt-oss-20b", "H100", memory_utilisation=0.95, max_length_tokens=8192)
+    answer = memory.answer(asked)
+    assert answer.margin_bytes > 50 * GIB
+    assert answer.startup_exceeds_card
+    assert answer.fit is Fit.TOO_CLOSE
+    assert memory.answer(replace(asked, eager=True)).fit is Fit.FITS
+
+
+def test_experts_cost_0_3_gib_more_activation() -> None:
+    """Qwen3-30B-A3B, vLLM 0.19 on H100: 168,288 tokens of KV printed."""
+    asked = footprint("Qwen/Qwen3-30B-A3B", "H100", memory_utilisation=0.95, max_length_tokens=8192)
+    assert memory.answer(asked).kv_tokens == pytest.approx(168288, rel=0.01)
+
+
+@pytest.mark.parametrize(("stages", "gib"), [(2, 7.51), (4, 4.26)])
+def test_a_stage_holds_its_layers_and_one_embedding(stages: int, gib: float) -> None:
+    """Llama-3.1-8B, vLLM 0.19 start-up logs with pipeline parallelism."""
+    asked = footprint("meta-llama/Llama-3.1-8B", "H100", pipeline_parallel=stages)
+    assert memory.answer(asked).weights_bytes / GIB == pytest.approx(gib, rel=0.01)
+
+
 def test_an_undeclared_max_batch_is_no_reason_to_reject() -> None:
     asked = footprint("openai/gpt-oss-120b", "H100", engine_version="0.11.2")
     assert memory.answer(asked).fit is Fit.TOO_CLOSE
@@ -250,7 +273,9 @@ def test_versions_are_read_from_tags(text: str | None, version: tuple[int, int] 
 
 
 def test_a_checkout_without_tags_counts_as_unknown() -> None:
-    assert not memory_engines.engine_memory("vllm", "0.1.dev20073+g8e685d198").covered
+    row = memory_engines.engine_memory("vllm", "0.1.dev20073+g8e685d198")
+    assert not row.covered
+    assert row.utilisation == 0.92  # the newest known, not the oldest
 
 
 @pytest.mark.parametrize(
