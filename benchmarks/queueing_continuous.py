@@ -1,0 +1,69 @@
+"""Rows of the reference table about continuous batching, as questions to our model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sojourn.facts.replica import ContinuousReplica, OperatingPoint, Routing
+from sojourn.facts.service_time import IterationTime, TokenLengths
+from sojourn.facts.sojourn import Latency
+from sojourn.model.continuous import ContinuousModel
+from sojourn.model.continuous.model import mean_inter_token_s
+
+SYSTEMS = ("continuous-batching", "continuous-batching-fleet")
+
+_LAWS = {"det": "fixed", "geo": "geometric", "logn": "lognormal"}
+_ROUTINGS = {"random": Routing.RANDOM, "roundrobin": Routing.ROUND_ROBIN, "jsq": Routing.LEAST_LOADED}
+_LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+def replica(inputs: Mapping[str, Any]) -> ContinuousReplica:
+    """The replica a row describes.
+
+    Prompts in steps of their own pay the fixed part of a step once more.
+    """
+    isl = inputs["isl"]
+    extra_s = inputs["a"] / isl if inputs.get("exclusive") else 0.0
+    return ContinuousReplica(
+        IterationTime(inputs["a"], inputs["b"], inputs["p"] + extra_s, inputs.get("ctx") or 0.0),
+        TokenLengths(inputs["osl"], inputs["osl_cv2"], _LAWS[inputs["osl_kind"]]),
+        float(isl),
+        inputs["bmax"],
+        inputs.get("cap"),
+        inputs.get("kvcap"),
+        inputs.get("budget"),
+    )
+
+
+def point(inputs: Mapping[str, Any]) -> OperatingPoint:
+    """The operating point a row describes."""
+    routing = _ROUTINGS[inputs.get("routing", "random")]
+    return OperatingPoint(replica(inputs), inputs["lam"], inputs.get("c", 1), routing)
+
+
+def predict(row: Mapping[str, Any]) -> dict[str, float]:
+    """Our values under the metric names of the row's ``simulated``."""
+    asked = point(row["inputs"])
+    answer = ContinuousModel().sojourn(asked, tuple(_LEVELS.values()))
+    values = {
+        "load": answer.utilisation,
+        "blocking": answer.blocking,
+        "running": answer.mean_batch,
+        "utilization": answer.busy_fraction,
+        "throughput": answer.throughput_per_s,
+        "itl_mean": mean_inter_token_s(asked),
+    }
+    for name, latency in (
+        ("e2e", answer.latency),
+        ("ttft", answer.time_to_first_token),
+        ("tpot", answer.time_per_output_token),
+    ):
+        if latency is not None:
+            values |= _metrics(name, latency)
+    return values
+
+
+def _metrics(name: str, latency: Latency) -> dict[str, float]:
+    quantiles = {f"{name}_{key}": latency.quantile_s(level) for key, level in _LEVELS.items()}
+    return {f"{name}_mean": latency.mean_s, **quantiles}

@@ -1,0 +1,48 @@
+"""How requests reach the replicas: what routing makes of the arrivals of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sojourn.errors import ModelDomainError
+from sojourn.facts.replica import OperatingPoint, Routing
+from sojourn.model import domain
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The arrivals of one replica.
+
+    Attributes:
+        rate_per_s: lambda1 = lambda / c.
+        dispersion: index of dispersion of its arrivals over long times; 1 is Poisson.
+        turns: a replica gets every ``turns``-th of the points of a Poisson process (round robin).
+        pooled: replicas whose numbers in system are levelled, so that the chain is one of all of
+            them (least loaded); 1 otherwise.
+    """
+
+    rate_per_s: float
+    dispersion: float = 1.0
+    turns: int = 1
+    pooled: int = 1
+
+
+def arrivals(point: OperatingPoint) -> Arrivals:
+    """The arrivals of one of the point's replicas.
+
+    A queue shared by engines that start requests at every step behaves as levelled queues do.
+
+    Raises:
+        ModelDomainError: negative or NaN rate, replicas below 1, dispersion not above 0.
+    """
+    replicas = int(domain.counting("replicas", point.replicas))
+    rate_per_s = float(domain.non_negative("rate", point.rate_per_s)) / replicas
+    if rate_per_s == float("inf"):
+        raise ModelDomainError("rate", rate_per_s, "finite")
+    dispersion = float(domain.positive("dispersion", point.dispersion))
+    if replicas == 1 or point.routing is Routing.RANDOM:
+        # A thinned stream keeps 1/c of its excess over Poisson.
+        return Arrivals(rate_per_s, 1 + (dispersion - 1) / replicas)
+    if point.routing is Routing.ROUND_ROBIN:
+        return Arrivals(rate_per_s, dispersion / replicas, turns=replicas)
+    return Arrivals(rate_per_s, dispersion, pooled=replicas)

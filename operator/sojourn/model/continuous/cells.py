@@ -1,0 +1,104 @@
+"""Laws as a few weighted nodes, and quantiles of many weighted atoms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+
+from sojourn.model.domain import FloatArray
+
+# Atoms are sorted only inside the histogram bin that holds the quantile.
+_BINS = 2048
+_SORT_DIRECTLY = 6000
+
+
+def quantiles(values: FloatArray, weights: FloatArray, levels: Sequence[float]) -> list[float]:
+    """Quantiles of weighted atoms, linear between the middles of neighbouring atoms.
+
+    Args:
+        values: float array (n,), any order.
+        weights: float array (n,), not negative.
+        levels: probabilities, each strictly between 0 and 1.
+    """
+    if values.size <= _SORT_DIRECTLY:
+        return _sorted_quantiles(values, weights, [level * weights.sum() for level in levels])
+    low, high = float(values.min()), float(values.max())
+    if not high > low:
+        return [low for _ in levels]
+    bins = np.minimum(((values - low) * (_BINS / (high - low))).astype(np.int64), _BINS - 1)
+    cumulative = np.cumsum(np.bincount(bins, weights, _BINS))
+    found = []
+    for level in levels:
+        target = level * cumulative[-1]
+        at = min(int(np.searchsorted(cumulative, target)), _BINS - 1)
+        first, last = max(at - 1, 0), min(at + 1, _BINS - 1)
+        inside = (bins >= first) & (bins <= last)
+        before = cumulative[first - 1] if first else 0.0
+        found += _sorted_quantiles(values[inside], weights[inside], [target - before])
+    return found
+
+
+def _sorted_quantiles(
+    values: FloatArray, weights: FloatArray, masses: Sequence[float]
+) -> list[float]:
+    order = np.argsort(values)
+    sorted_weights = weights[order]
+    middles = np.cumsum(sorted_weights) - sorted_weights / 2
+    return [float(x) for x in np.interp(masses, middles, values[order])]
+
+
+def condense(values: FloatArray, weights: FloatArray, edges: FloatArray) -> FloatArray:
+    """Conditional means of the cells of probability between ``edges`` (0 .. 1), one a cell.
+
+    An atom that straddles an edge is shared between both cells, so the mean stays exact.
+    """
+    order = np.argsort(values)
+    cumulative = np.concatenate(([0.0], np.cumsum(weights[order])))
+    moments = np.concatenate(([0.0], np.cumsum(weights[order] * values[order])))
+    at_edges = np.interp(edges * cumulative[-1], cumulative, moments)
+    return np.asarray(np.diff(at_edges) / (np.diff(edges) * cumulative[-1]))
+
+
+def split(weights: FloatArray, edges: FloatArray) -> list[slice]:
+    """Neighbouring states in one slice per probability cell; empty cells are left out."""
+    cumulative = np.cumsum(weights)
+    cuts = np.searchsorted(cumulative, edges[1:-1] * cumulative[-1]) + 1
+    bounds = np.unique(np.concatenate(([0], np.minimum(cuts, weights.size), [weights.size])))
+    return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+
+
+@lru_cache(maxsize=64)
+def normal_nodes(body: int, tail: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes of the standard normal law: quantiles of cell middles, finer beyond the 90th.
+
+    Returns:
+        nodes (body + tail,) with mean 0 and variance 1, and their weights.
+    """
+    edges = np.concatenate(
+        [np.linspace(0, 0.9, body + 1), 1 - np.geomspace(0.1, 1e-3, tail)[1:], [1.0]]
+    )
+    weights = np.diff(edges)
+    middles = ((edges[1:] + edges[:-1]) / 2).tolist()
+    nodes = np.array([NormalDist().inv_cdf(level) for level in middles])
+    nodes -= nodes @ weights
+    nodes /= math.sqrt(float((nodes**2) @ weights))
+    return nodes, weights
+
+
+def gamma_quantiles(mean: FloatArray, variance: FloatArray, normal: FloatArray) -> FloatArray:
+    """Gamma quantiles at normal scores, by Wilson and Hilferty's cube root.
+
+    Args:
+        mean, variance: broadcastable against ``normal``.
+
+    Source: Wilson, Hilferty, PNAS 17 (1931); within 1 % of the quantile for shapes above 1.
+    """
+    tiny = 1e-300
+    inverse_shape = np.minimum(variance / np.maximum(mean**2, tiny), 9.0)
+    root = 1 - inverse_shape / 9 + normal * np.sqrt(inverse_shape) / 3
+    return np.asarray(mean * np.maximum(root, 0.0) ** 3)

@@ -1,0 +1,158 @@
+"""Time of the tokens after the first one, and end to end.
+
+A request of l tokens needs l - 1 decoding steps. Their mean length starts at what the request finds
+and regresses to the long-run mean, as an average over an Ornstein-Uhlenbeck path does; the prompts
+that arrive meanwhile are added, a generalised Poisson number K because prompts bring more prompts.
+
+Source: Consul, Jain, Technometrics 15 (1973); docs/explanation/continuous-batching.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sojourn.model.continuous import cells
+from sojourn.model.continuous.arrivals import Arrivals
+from sojourn.model.continuous.first_token import FirstToken, Found
+from sojourn.model.continuous.machine import Machine
+from sojourn.model.continuous.population import Population
+from sojourn.model.continuous.steps import Atoms
+from sojourn.model.domain import FloatArray
+
+# Growth of the batch by a surplus of arrivals fades near saturation; fitted by the reference
+# method on simulations, see the accuracy table in docs/explanation/continuous-batching.md.
+_GROWTH = 1.4
+
+_FEW = np.array([0.0, 0.5, 0.9, 1.0])
+_MANY = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 1.0])
+_QUEUE = np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 1e-4, 13)[1:], [1.0]])
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Long-run averages of a replica's steps, weighted by the tokens they make.
+
+    Attributes:
+        step_s: mean h, prompts left out.
+        gap_s: mean inter-token latency, prompts included.
+        relaxation: rate, per second of decoding, at which the number inside forgets; times a
+            request's decoding time it says how far the average has regressed.
+    """
+
+    step_s: float
+    gap_s: float
+    relaxation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Laws of the decoding part.
+
+    Attributes:
+        latency: end to end.
+        per_token: decoding time per later token of requests with at least two.
+    """
+
+    latency: Atoms
+    per_token: Atoms
+
+
+def pace(machine: Machine, people: Population) -> Pace:
+    """Averages over tokens: a token sees its own request and the others that decode."""
+    inside = people.counts > 0
+    count, weights = people.counts[inside], people.weights[inside] * (1 - people.blocking)
+    full = 1 - float(people.weights.sum()) * (1 - people.blocking)
+    others = np.maximum(people.decoding[inside] * (1 - 1 / np.maximum(count, 1.0)), 0.0)
+    step_s = machine.steps_s(1 + others)
+    step_s = np.minimum(step_s, machine.full_step_s) if step_s.size else step_s
+    gap_s = step_s / (1 - people.phi)
+    full_gap_s = machine.full_step_s + machine.prompt_s * machine.prompts_per_full_step
+    batch = machine.max_batch
+    tokens_per_s = float((weights * count) @ (1 / gap_s)) + full * batch / full_gap_s
+    steps = float((weights * count) @ (step_s / gap_s))
+    steps += full * batch * machine.full_step_s / full_gap_s
+    making = float(weights @ count) + full * batch
+    mean_step_s = steps / tokens_per_s
+    # The slope of the departure rate at the mean number inside.
+    crowd_s = machine.fixed_s + machine.per_request_s * people.running
+    relaxation = (1 - people.phi) * machine.fixed_s / (machine.output.mean * crowd_s**2)
+    return Pace(mean_step_s, making / tokens_per_s, relaxation)
+
+
+def decode(
+    machine: Machine, stream: Arrivals, people: Population, first: FirstToken
+) -> tuple[Decoded, Pace]:
+    """End-to-end latency and time per output token, from what each class of arrivals finds."""
+    averages = pace(machine, people)
+    calm = min(1.0, _GROWTH * max(0.0, 1 - stream.rate_per_s / machine.capacity_per_s))
+    output = machine.output
+    later = output.tokens - 1
+    many = later.size > 1
+    z, z_weights = cells.normal_nodes(5, 3) if many else cells.normal_nodes(40, 25)
+    pairs = output.weights[:, None] * z_weights[None, :]
+    values, weights, per_token, per_token_weights = [], [], [], []
+    for one in first.found:
+        decoding_s = _decoding_s(machine, stream, people, (one, averages), z)
+        surplus = decoding_s.surplus * machine.per_request_s / 2
+        shared = np.minimum(1.0, output.mean / output.tokens)[:, None] * calm
+        total_s = decoding_s.seconds + later[:, None] * surplus * shared
+        firsts_s, shares = _first_nodes(one, float(output.weights @ total_s @ z_weights))
+        values.append((firsts_s[:, None, None] + total_s).ravel())
+        weights.append(one.weight * (shares[:, None, None] * pairs).ravel())
+        some = later > 0
+        per_token.append((total_s[some] / later[some, None]).ravel())
+        per_token_weights.append(one.weight * pairs[some].ravel())
+    latency = Atoms(np.concatenate(values), np.concatenate(weights))
+    gaps = Atoms(np.concatenate(per_token), np.concatenate(per_token_weights))
+    return Decoded(latency, gaps), averages
+
+
+@dataclass(frozen=True, eq=False)
+class _Decoding:
+    """Seconds of decoding and surplus prompts, float arrays (lengths, nodes)."""
+
+    seconds: FloatArray
+    surplus: FloatArray
+
+
+def _decoding_s(
+    machine: Machine,
+    stream: Arrivals,
+    people: Population,
+    start: tuple[Found, Pace],
+    z: FloatArray,
+) -> _Decoding:
+    found, averages = start
+    later = machine.output.tokens - 1
+    own_s = machine.fixed_s + machine.per_request_s * (1 + found.decoding)
+    own_s = min(own_s, machine.full_step_s)
+    y = np.maximum(averages.relaxation * later * averages.gap_s, 1e-4)
+    regress = np.sqrt(2 * (y - 1 + np.exp(-y))) / y
+    step_s = averages.step_s + regress * (own_s - averages.step_s)
+    if found.full:
+        # Places, not arrivals, decide who enters: a plain Poisson number without feedback.
+        mean = later * machine.prompts_per_full_step
+        variance = mean
+    else:
+        phi, prompt_s = people.phi, machine.prompt_s
+        seen_s = own_s / (1 - phi) + prompt_s * phi / (1 - phi**2)
+        first_s = own_s + prompt_s * (1 + stream.rate_per_s * seen_s)
+        alone = stream.rate_per_s * (later * step_s + first_s)
+        mean = alone / (1 - phi)
+        variance = stream.dispersion * alone / (1 - phi) ** 3
+    prompts = cells.gamma_quantiles(mean[:, None], variance[:, None], z[None, :])
+    seconds = (later * step_s)[:, None] + machine.prompt_s * prompts
+    return _Decoding(seconds, prompts - mean[:, None])
+
+
+def _first_nodes(found: Found, decoding_s: float) -> tuple[FloatArray, FloatArray]:
+    """The time to first token as a few nodes: more where it is a large part of the whole."""
+    atoms = found.first_token
+    if found.full:
+        edges = _QUEUE
+    else:
+        mean_s = float(atoms.values_s @ atoms.weights)
+        edges = _MANY if mean_s > 0.05 * decoding_s else _FEW
+    return cells.condense(atoms.values_s, atoms.weights, edges), np.diff(edges)

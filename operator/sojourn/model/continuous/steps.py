@@ -1,0 +1,138 @@
+"""Time to first token when a place is free: the rest of the running step and the own one.
+
+The prompts of a step are those that arrived during the step before: a branching process in discrete
+time, k' ~ Poisson(lambda (h + P k)). An arrival sees the step it falls into with probability
+proportional to its length. Whoever arrived in it shares the next step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sojourn.model.continuous import cells, counts
+from sojourn.model.continuous.arrivals import Arrivals
+from sojourn.model.continuous.machine import Machine
+from sojourn.model.domain import FloatArray
+
+# With fewer prompts in a step's budget than this, bursts spread over several steps.
+_TIGHT_BUDGET = 8.0
+_RESIDUALS = 8
+_NORMAL_FROM = 60.0
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Weighted values: seconds, float arrays (n,)."""
+
+    values_s: FloatArray
+    weights: FloatArray
+
+
+def is_tight(machine: Machine, stream: Arrivals) -> bool:
+    """Whether the exact backlog of prompts is worth its chain: tight budget or round robin."""
+    if machine.prompt_tokens == 0:
+        return False
+    mean = stream.rate_per_s * machine.full_step_s
+    regular = stream.turns > 1 and mean < _NORMAL_FROM / 4
+    return regular or machine.prompts_per_budget < _TIGHT_BUDGET
+
+
+def own_steps(machine: Machine) -> int:
+    """Steps the prompt alone takes: more than one when it is longer than the budget."""
+    if machine.prompts_per_budget >= 1:
+        return 1
+    return math.ceil(1 / machine.prompts_per_budget - 1e-9)
+
+
+def untight(
+    machine: Machine, stream: Arrivals, step_s: FloatArray, phi: float, busy: float
+) -> list[Atoms]:
+    """First-token times for each of several numbers inside, all with a wide budget.
+
+    Args:
+        step_s: h of each, float array (g,).
+        phi: share of time spent on prompts.
+        busy: probability that the replica is not empty, > 0. Prompts run only then, so steps with
+            prompts are seen more often than ``phi`` says.
+    """
+    prompts, seen = _prompts_seen(stream.rate_per_s, step_s, machine.prompt_s, phi)
+    crowded = np.where(prompts > 0.5, seen, 0.0)
+    lift = np.minimum(1 / busy, 1 / np.maximum(crowded.sum(1), 1e-300))[:, None]
+    seen = np.where(prompts > 0.5, seen * lift, np.maximum(0.0, 1 - crowded.sum(1)[:, None] * lift))
+    lengths = step_s[:, None] + machine.prompt_s * prompts
+    others, shares = _companions(stream.rate_per_s * lengths)
+    # Residuals are shifted from group to group: equal nodes would pile up at the same times.
+    shift = (np.arange(step_s.size)[:, None] * _GOLDEN) % 1
+    rest = (np.arange(_RESIDUALS)[None, :] + shift) / _RESIDUALS
+    values = (
+        rest[:, None, None, :] * lengths[:, :, None, None]
+        + step_s[:, None, None, None]
+        + machine.prompt_s * (1 + others[..., None])
+    )
+    weights = np.broadcast_to((seen[:, :, None] * shares)[..., None], values.shape)
+    return [_trim(values[g], weights[g]) for g in range(step_s.size)]
+
+
+def _trim(values: FloatArray, weights: FloatArray) -> Atoms:
+    flat = weights.ravel()
+    kept = flat > 1e-8 * flat.sum()
+    return Atoms(values.ravel()[kept], flat[kept] / flat[kept].sum())
+
+
+def _prompts_seen(
+    rate: float, step_s: FloatArray, prompt_s: float, phi: float
+) -> tuple[FloatArray, FloatArray]:
+    """Prompts k of the step an arrival sees, and their probabilities, arrays (g, m)."""
+    if rate * prompt_s == 0:
+        return np.zeros((step_s.size, 1)), np.ones((step_s.size, 1))
+    mean = rate * step_s / (1 - phi)
+    sd = np.sqrt(mean / (1 - phi**2))
+    largest = float((mean + sd**2 / mean).max())
+    if largest > _NORMAL_FROM:
+        z, weights = cells.normal_nodes(8, 4)
+        prompts = np.maximum(0.0, mean[:, None] + sd[:, None] * z)
+        law = np.broadcast_to(weights, prompts.shape)
+    else:
+        size = 1 << math.ceil(math.log2(largest + 10 * float(sd.max()) / (1 - phi) + 12))
+        law = _branching(rate * step_s, phi, size)
+        prompts = np.broadcast_to(np.arange(size, dtype=float), law.shape)
+    seen = law * (step_s[:, None] + prompt_s * prompts)
+    seen = seen / seen.sum(1, keepdims=True)
+    used = int(np.nonzero((seen > 1e-7).any(0))[0].max()) + 1
+    return np.asarray(prompts[:, :used]), np.asarray(seen[:, :used])
+
+
+def _branching(immigrants: FloatArray, phi: float, size: int) -> FloatArray:
+    """Stationary law of a branching process with Poisson immigration and Poisson(phi) offspring.
+
+    Its generating function is exp(immigrants sum_i (z_i - 1)), z_{i+1} = exp(phi (z_i - 1)),
+    inverted on the unit circle.
+
+    Returns:
+        float array (g, size).
+    """
+    z = np.exp(-2j * np.pi * np.arange(size) / size)
+    total = np.zeros(size, dtype=complex)
+    for _ in range(2000):
+        total += z - 1
+        z = np.exp(phi * (z - 1))
+        if np.abs(z - 1).max() < 1e-10:
+            break
+    law = np.fft.ifft(np.exp(immigrants[:, None] * total), axis=1).real
+    return np.asarray(np.maximum(law, 0.0))
+
+
+def _companions(means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Others that share the own step, and their probabilities, arrays (g, m, j)."""
+    largest = float(means.max())
+    if largest > _NORMAL_FROM:
+        z, weights = cells.normal_nodes(6, 3)
+        others = np.maximum(0.0, means[..., None] + np.sqrt(means)[..., None] * z)
+        return others, np.broadcast_to(weights, others.shape)
+    size = counts.size_for(largest)
+    shares = counts.law(means, size)
+    return np.broadcast_to(np.arange(size, dtype=float), shares.shape), shares
