@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sojourn.act.execute import Applied
+from sojourn.decide import calibration
 from sojourn.facts.plan import Plan
 from sojourn.facts.reading import Known
 from sojourn.facts.reasons import Reason
-from sojourn.facts.situation import Past, RateSample, Recommendation, ScaleEvent
+from sojourn.facts.situation import (
+    Past,
+    RateSample,
+    Recommendation,
+    ScaleEvent,
+    Situation,
+    TargetState,
+)
+
+SAMPLES_KEPT = 240
+"""An hour of ticks: enough for the batch to vary over a day's rise and fall."""
 
 RATES_KEPT_S = 1800.0
 """Half an hour of rates: 30 windows of a minute, enough for trend and burstiness."""
@@ -33,6 +44,17 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
     if applied.batch_written:
         past = replace(past, batch_changed_at_s=now_s, batch_wanted_since_s=None)
     return past
+
+
+def with_sample(past: Past, situation: Situation) -> Past:
+    """The past with this tick's pair of concurrency and service time, if it tells anything."""
+    target = situation.target
+    if not isinstance(target, TargetState):
+        return past
+    pair = calibration.sample(situation.signals, target, situation.now_s)
+    if pair is None:
+        return past
+    return replace(past, service_samples=(*past.service_samples, pair)[-SAMPLES_KEPT:])
 
 
 def _recent_recommendations(past: Past, plan: Plan, now_s: float) -> tuple[Recommendation, ...]:

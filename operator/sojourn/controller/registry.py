@@ -16,6 +16,7 @@ from sojourn.decide import resolve
 from sojourn.decide.capacity import Serving
 from sojourn.decide.resolve import Names, Resolved
 from sojourn.errors import InvalidObject
+from sojourn.facts.calibration import Calibration
 from sojourn.facts.declaration import Declaration, ObjectRef
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.profile import Profile
@@ -38,6 +39,8 @@ class Entry:
     serving: Serving | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     rate_per_s: float | None = None
+    calibration: Calibration | None = None
+    ticks: int = 0
     fingerprint: tuple[object, ...] = ()
     deleting: bool = False
 
@@ -82,6 +85,7 @@ class Registry:
         entry.fingerprint = fingerprint
         self._unlink(entry)
         entry.ref, entry.resolved, entry.serving = ref, None, None
+        entry.calibration = None
         entry.declaration, entry.problems = read(body)
         self._link(entry)
         return True

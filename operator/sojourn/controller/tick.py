@@ -18,7 +18,7 @@ from sojourn.api import status as status_api
 from sojourn.controller import past as past_of
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Entry, Key, Registry
-from sojourn.decide import admission, planning, sharing
+from sojourn.decide import admission, calibration, planning, sharing
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.plan import Plan
@@ -28,6 +28,9 @@ from sojourn.facts.situation import Observation, Situation, TargetState
 from sojourn.observe.gather import Gatherer
 
 log = logging.getLogger(__name__)
+
+LEARN_EVERY = 20
+"""Ticks between two calibrations: a line through hundreds of pairs moves slowly."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,20 @@ class Corridor:
         service = entry.resolved.service if entry.resolved is not None else None
         if service is None:
             return None
-        return Situation(
+        situation = Situation(
             service=service,
             now_s=now_s,
             signals=observation.signals,
             target=observation.target,
             past=entry.past,
             quota_replicas=observation.quota_replicas,
+            calibration=entry.calibration,
         )
+        entry.past = past_of.with_sample(entry.past, situation)
+        entry.ticks += 1
+        if entry.ticks % LEARN_EVERY == 0:
+            entry.calibration = calibration.calibrate(service, entry.past.service_samples)
+        return situation
 
     def _plan(self, entry: Entry, situation: Situation | None, now_s: float) -> Plan:
         try:

@@ -45,11 +45,13 @@ def denied(findings: tuple[Finding, ...]) -> bool:
 
 def denial(findings: tuple[Finding, ...]) -> str:
     """The text of a denial: each rejected reason with its message, one a line."""
-    rejected = [f for f in findings if f.verdict is Verdict.REJECT]
-    lines = [f"{f.reason}: {f.message}" for f in rejected]
-    if len(lines) == 1 and rejected[0].reason is Reason.INVALID_OBJECT:
-        return lines[0]
-    return "\n".join(lines)
+    return "\n".join(f"{f.reason}: {f.message}" for f in findings if f.verdict is Verdict.REJECT)
+
+
+def waivable(findings: tuple[Finding, ...]) -> bool:
+    """True when the bypass annotation would admit it: an object that cannot be read it cannot."""
+    rejected = (f.reason for f in findings if f.verdict is Verdict.REJECT)
+    return Reason.INVALID_OBJECT not in rejected
 
 
 def warnings(findings: tuple[Finding, ...]) -> tuple[str, ...]:

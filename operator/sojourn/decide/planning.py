@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sojourn.decide import batch_loop, batches, bounds, design_rate, holds, report
+from sojourn.decide import batch_loop, batches, bounds, calibration, design_rate, holds, report
 from sojourn.decide.batch_loop import BatchMove
 from sojourn.decide.bounds import Bounded
 from sojourn.decide.capacity import Serving
@@ -52,6 +52,7 @@ def plan(
         findings: of the re-check of its spec; a REJECT shows in conditions, replicas still follow
             the load, because what runs must not be hurt by what is written.
     """
+    serving = calibration.calibrated(serving, situation.calibration)
     hold = holds.held(situation)
     if isinstance(situation.target, Unknown):
         return _held_plan(situation, None, hold or holds.Held(Reason.HOLD, ""), findings)

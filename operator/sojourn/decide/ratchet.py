@@ -44,23 +44,42 @@ INPUTS: dict[Reason, Callable[[Declaration], object]] = {
 
 def ratcheted(
     findings: tuple[Finding, ...],
-    old_reasons: frozenset[Reason],
-    old: Declaration,
-    new: Declaration,
+    old_findings: tuple[Finding, ...],
+    old: Declaration | None,
+    new: Declaration | None,
 ) -> tuple[Finding, ...]:
-    """The findings with old violations whose inputs are unchanged turned into warnings."""
-    return tuple(
-        replace(finding, verdict=Verdict.WARN)
-        if _untouched(finding, old_reasons, old, new)
-        else finding
-        for finding in findings
-    )
+    """The findings with old violations whose inputs are unchanged turned into warnings.
+
+    Args:
+        old_findings: what is found about the stored object today.
+        old, new: None when that object cannot be read; then a violation is an old one when the
+            stored object has the same, word for word.
+    """
+    rejected = tuple(f for f in old_findings if f.verdict is Verdict.REJECT)
+
+    def is_old(finding: Finding) -> bool:
+        if any((f.reason, f.field, f.message) == _told(finding) for f in rejected):
+            return True
+        inputs = INPUTS.get(finding.reason)
+        if inputs is None or old is None or new is None:
+            return False
+        return any(f.reason is finding.reason for f in rejected) and inputs(old) == inputs(new)
+
+    return tuple(_excused(f) if is_old(f) else f for f in findings)
 
 
-def _untouched(
-    finding: Finding, old_reasons: frozenset[Reason], old: Declaration, new: Declaration
-) -> bool:
-    inputs = INPUTS.get(finding.reason)
-    if finding.verdict is not Verdict.REJECT or inputs is None:
-        return False
-    return finding.reason in old_reasons and inputs(old) == inputs(new)
+def excused(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings of an update that leaves the spec alone: nothing of it is to blame."""
+    return tuple(_excused(finding) for finding in findings)
+
+
+def _told(finding: Finding) -> tuple[Reason, str, str]:
+    return finding.reason, finding.field, finding.message
+
+
+def _excused(finding: Finding) -> Finding:
+    """A rejection as the warning it is when the request did not cause it."""
+    if finding.verdict is not Verdict.REJECT:
+        return finding
+    text = f"{finding.message} (It is stored so already, and this request does not change it.)"
+    return replace(finding, verdict=Verdict.WARN, message=text)

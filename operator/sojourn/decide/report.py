@@ -157,6 +157,10 @@ def _metrics_available(outcome: Outcome) -> Condition:
 
 
 def _calibrated(outcome: Outcome) -> Condition:
+    learned = outcome.situation.calibration
+    if learned is not None:
+        reason = Reason.MEASURED_AGREES if learned.agrees else Reason.MEASURED_DISAGREES
+        return Condition("Calibrated", True, reason, learned.text)
     sources = {e.source for e in outcome.situation.service.effective if e.name == "serviceTime"}
     if Source.ESTIMATED in sources:
         text = "service time is estimated from model and GPU: measure it with `sojourn profile`"

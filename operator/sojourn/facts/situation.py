@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sojourn.facts.calibration import Calibration
 from sojourn.facts.reading import Reading, Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.service import Service
@@ -115,6 +116,15 @@ class RateSample:
 
 
 @dataclass(frozen=True)
+class ServiceSample:
+    """One tick's view of the service time: requests running a replica, seconds each takes."""
+
+    at_s: float
+    running: float
+    service_s: float
+
+
+@dataclass(frozen=True)
 class ScaleEvent:
     """A past write of the scale: the change in replicas and when."""
 
@@ -131,6 +141,7 @@ class Past:
         recommendations: raw recommendations, oldest first.
         scale_events: writes of the scale, oldest first.
         rates: known rates, oldest first.
+        service_samples: the live engine's pairs of concurrency and time, oldest first.
         batch_changed_at_s: last change of max batch; None if none is known.
         batch_wanted_since_s: since when another max batch has been wanted.
     """
@@ -139,6 +150,7 @@ class Past:
     recommendations: tuple[Recommendation, ...] = ()
     scale_events: tuple[ScaleEvent, ...] = ()
     rates: tuple[RateSample, ...] = ()
+    service_samples: tuple[ServiceSample, ...] = ()
     batch_changed_at_s: float | None = None
     batch_wanted_since_s: float | None = None
 
@@ -150,6 +162,7 @@ class Situation:
     Attributes:
         target: the workload; Unknown when it is missing or cannot be read.
         quota_replicas: replicas that quota and capacity allow; None when not known to bind.
+        calibration: the live engine against its profile; None when it cannot be told.
     """
 
     service: Service
@@ -158,3 +171,4 @@ class Situation:
     target: TargetState | Unknown
     past: Past
     quota_replicas: int | None = None
+    calibration: Calibration | None = None
