@@ -67,6 +67,7 @@ class Installation:
         self.log = plane.folder / "logs" / "sojourn.log"
         self._reaper = Reaper()
         self._process: ManagedProcess | None = None
+        self._starts = 0
 
     def __enter__(self) -> Self:
         try:
@@ -92,21 +93,22 @@ class Installation:
             ComponentFailed: it ended at once.
             AssertionError: it was not ready in time.
         """
-        process = self._made()
-        process.start()
+        self._starts += 1
+        self._process = self._new_process(f"{ACCOUNT}-{self._starts}")
+        self._process.start()
         self.await_ready()
 
     def kill(self) -> None:
         """End the operator with SIGKILL."""
-        self._made().kill()
+        self._running().kill()
 
     def stop(self) -> None:
         """End the operator with SIGTERM."""
-        self._made().stop()
+        self._running().stop()
 
     def await_ready(self) -> None:
         """Wait until the operator is ready and its webhook is called with trust."""
-        process = self._made()
+        process = self._running()
 
         def ready() -> bool:
             process.fail_if_ended()
@@ -148,18 +150,21 @@ class Installation:
         for name in crds:
             self.plane.kubectl("wait", f"crd/{name}", "--for=condition=Established", check=True)
 
-    def _made(self) -> ManagedProcess:
-        if self._process is None:
-            folder = self.plane.folder
-            config = self.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
-            settings = folder / "sojourn-settings.yaml"
-            settings.write_text(yaml.safe_dump(self._settings()))
-            program = Path(sys.executable).parent / "sojourn"
-            command = [str(program), "operator"]
-            command += ["--settings", str(settings), "--kubeconfig", str(config)]
-            env = {**environment(folder), "POD_NAMESPACE": NAMESPACE, "POD_NAME": "sojourn-0"}
-            self._process = ManagedProcess("sojourn", command, self.log, env, self._reaper)
+    def _running(self) -> ManagedProcess:
+        assert self._process is not None, "the operator was not started"
         return self._process
+
+    def _new_process(self, pod: str) -> ManagedProcess:
+        """A process of another name each time, as a pod that replaces a dead one has."""
+        folder = self.plane.folder
+        config = self.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        settings = folder / "sojourn-settings.yaml"
+        settings.write_text(yaml.safe_dump(self._settings()))
+        program = Path(sys.executable).parent / "sojourn"
+        command = [str(program), "operator"]
+        command += ["--settings", str(settings), "--kubeconfig", str(config)]
+        env = {**environment(folder), "POD_NAMESPACE": NAMESPACE, "POD_NAME": pod}
+        return ManagedProcess("sojourn", command, self.log, env, self._reaper)
 
     def _settings(self) -> dict[str, Any]:
         shipped: dict[str, Any] = yaml.safe_load((BASE / "settings.yaml").read_text())
