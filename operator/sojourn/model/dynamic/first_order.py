@@ -5,6 +5,7 @@ A cycle runs from one dispatch to the next. Everything is an expectation per cyc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +48,7 @@ def residual_cdf(problem: Problem, chain: Chain, seconds: FloatArray) -> FloatAr
     """F(t), per cycle: a first arrival, nobody left over, finds at most t of service to go.
 
     F(t) = sum_b v0[b] E exp(-lambda (s_b G - t)^+). For gamma times the law of S is taken piecewise
-    uniform between the points of ``seconds``, which must then be increasing from 0.
+    uniform between the points of ``seconds``, which must then be equally spaced from 0.
 
     Returns:
         Shape of ``seconds``.
@@ -59,13 +60,24 @@ def residual_cdf(problem: Problem, chain: Chain, seconds: FloatArray) -> FloatAr
         late_s = np.maximum(mean_s[:, None] - seconds, 0.0)
         return np.asarray(mass @ np.exp(-rate * late_s))
     below = mass @ counts.service_cdf(seconds, mean_s, problem.scv)
-    cells = np.diff(below, append=mass.sum())
-    width = np.diff(seconds, append=seconds[-1] + (seconds[-1] - seconds[-2]))
-    within = -np.expm1(-rate * width) / (rate * width)
-    later = np.zeros(seconds.size + 1)
-    for i in range(seconds.size - 1, -1, -1):
-        later[i] = cells[i] * within[i] + np.exp(-rate * width[i]) * later[i + 1]
-    return np.asarray(below + later[:-1])
+    step = float(seconds[1])
+    cells = np.diff(below, append=mass.sum()) * -math.expm1(-rate * step) / (rate * step)
+    return np.asarray(below + _discounted(cells, rate * step))
+
+
+def _discounted(values: FloatArray, decay: float) -> FloatArray:
+    """Sum over j >= i of values[j] exp(-decay (j - i)), for each i, in blocks."""
+    block = 64
+    gaps = np.arange(block)[None, :] - np.arange(block)[:, None]
+    weights = np.where(gaps >= 0, np.exp(-decay * np.maximum(gaps, 0)), 0.0)
+    ahead = np.exp(-decay * (block - np.arange(block)))
+    padded = np.concatenate((values, np.zeros(-values.size % block))).reshape(-1, block)
+    sums = padded @ weights.T
+    later = 0.0
+    for i in range(sums.shape[0] - 1, -1, -1):
+        sums[i] += ahead * later
+        later = sums[i, 0]
+    return np.asarray(sums.ravel()[: values.size])
 
 
 def first_order(problem: Problem, chain: Chain) -> FirstOrder:

@@ -114,66 +114,80 @@ def _with_service(problem: Problem, entries: Entries, edges: FloatArray) -> Floa
     start, width, mass, size, rounds = entries
     later = rounds > 0
     length = 2 * (edges.size - 1)
-    spectrum = np.zeros(length // 2 + 1, dtype=complex)
-    representatives = np.unique(np.round(np.linspace(1, problem.batch, _GROUPS)))
-    for group, share in _grouped(size[~later], mass[~later], representatives):
-        chosen = share > 0
-        waits = _points(start[~later][chosen], width[~later][chosen], share[chosen], edges)
-        service = _service_mass(problem, representatives[group], edges)
-        spectrum += np.fft.rfft(waits, length) * np.fft.rfft(service, length)
-    full = np.fft.rfft(_service_mass(problem, float(problem.batch), edges), length)
-    for turn in np.unique(rounds[later]):
-        chosen = rounds == turn
-        waits = _points(start[chosen], width[chosen], mass[chosen], edges)
-        spectrum += np.fft.rfft(waits, length) * full ** (turn + 1)
+    sizes = np.unique(np.round(np.linspace(1, problem.batch, _GROUPS)))
+    left, part = _nearest(size[~later], sizes)
+    groups = np.concatenate((left, np.minimum(left + 1, sizes.size - 1)))
+    waits = _points(
+        np.tile(start[~later], 2),
+        np.tile(width[~later], 2),
+        np.concatenate((mass[~later] * (1 - part), mass[~later] * part)),
+        (groups, sizes.size),
+        edges,
+    )
+    services = _service_mass(problem, sizes, edges)
+    spectrum = (np.fft.rfft(waits, length) * np.fft.rfft(services, length)).sum(axis=0)
+    if later.any():
+        full = np.fft.rfft(services[-1], length)
+        turns, group = np.unique(rounds[later], return_inverse=True)
+        queued = _points(start[later], width[later], mass[later], (group, turns.size), edges)
+        spectrum += (np.fft.rfft(queued, length) * full ** (turns[:, None] + 1)).sum(axis=0)
     points = np.fft.irfft(spectrum, length)[: edges.size]
     # Half of what ends at an edge is below it.
     return np.asarray(np.cumsum(points) - points / 2)
 
 
+def _nearest(size: FloatArray, sizes: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
+    """Index of the next smaller of ``sizes`` and the share that belongs to the next larger."""
+    left = np.clip(np.searchsorted(sizes, size, side="right") - 1, 0, max(0, sizes.size - 2))
+    right = np.minimum(left + 1, sizes.size - 1)
+    gap = np.maximum(sizes[right] - sizes[left], 1e-9)
+    return left, np.clip((size - sizes[left]) / gap, 0.0, 1.0)
+
+
 def _points(
-    start: FloatArray, width: FloatArray, mass: FloatArray, edges: FloatArray
+    start: FloatArray,
+    width: FloatArray,
+    mass: FloatArray,
+    groups: tuple[npt.NDArray[np.int64], int],
+    edges: FloatArray,
 ) -> FloatArray:
-    """Entries as mass at the edges, means kept: (len(edges),)."""
-    atom = width == 0
-    spread = ~atom
-    points = np.zeros(edges.size)
-    if spread.any():
-        below = _ramps(start[spread], width[spread], mass[spread], edges[1], edges.size)
-        points += _at_edges(np.diff(below))
-    if atom.any():
-        knots = start[atom] / edges[1]
-        whole = np.minimum(knots.astype(np.int64), edges.size - 2)
-        part = np.clip(knots - whole, 0.0, 1.0)
-        points += np.bincount(whole, mass[atom] * (1 - part), edges.size)
-        points += np.bincount(whole + 1, mass[atom] * part, edges.size)
+    """Entries as mass at the edges by group, means kept: (groups, len(edges))."""
+    group, many = groups
+    step, size = edges[1], edges.size
+    atom = width < step / 4
+    wide = np.where(atom, step, width)
+    points = np.zeros((many, size + 2))
+    slope = np.where(atom, 0.0, mass / wide)
+    bends = _split((start / step, slope, group), points.shape)
+    bends -= _split(((start + width) / step, slope, group), points.shape)
+    below = np.cumsum(np.cumsum(bends, axis=1), axis=1)[:, :size] * step
+    cells = np.diff(below, axis=1, prepend=0.0)  # cells[i] lies between edges i and i + 1
+    points[:, :size] += cells / 2
+    points[:, 1 : size + 1] += cells / 2
+    points += _split((start[atom] / step, mass[atom], group[atom]), points.shape)
+    return points[:, :size]
+
+
+def _split(
+    knots: tuple[FloatArray, FloatArray, npt.NDArray[np.int64]], shape: tuple[int, ...]
+) -> FloatArray:
+    """Weights at fractional places put on the two whole ones around, by group."""
+    place, weight, group = knots
+    last = shape[1] - 2
+    whole = np.minimum(place.astype(np.int64), last)
+    part = np.where(whole < last, place - whole, 0.0)
+    index = group * shape[1] + whole
+    total = shape[0] * shape[1]
+    flat = np.bincount(index, weight * (1 - part), total)
+    flat += np.bincount(index + 1, weight * part, total)
+    return np.asarray(flat, dtype=float).reshape(shape)
+
+
+def _service_mass(problem: Problem, sizes: FloatArray, edges: FloatArray) -> FloatArray:
+    """Service time of batches of those sizes as mass at the edges: (len(sizes), len(edges))."""
+    below = counts.service_cdf(edges, problem.seconds(sizes), problem.scv)
+    cells = np.diff(below, axis=1)
+    points = np.zeros(below.shape)
+    points[:, :-1] += cells / 2
+    points[:, 1:] += cells / 2
     return points
-
-
-def _at_edges(cell_mass: FloatArray) -> FloatArray:
-    """Mass of cells carried to their two edges, half each, which keeps the mean: (n + 1,)."""
-    padded = np.concatenate(([0.0], cell_mass, [0.0]))
-    return np.asarray((padded[1:] + padded[:-1]) / 2)
-
-
-def _grouped(
-    size: FloatArray, mass: FloatArray, representatives: FloatArray
-) -> list[tuple[int, FloatArray]]:
-    """Mass of every entry carried to the two nearest representatives, group by group."""
-    if representatives.size == 1:
-        return [(0, mass)]
-    right = np.clip(np.searchsorted(representatives, size), 1, representatives.size - 1)
-    left = right - 1
-    part = (size - representatives[left]) / (representatives[right] - representatives[left])
-    shares = []
-    for group in range(representatives.size):
-        share = np.where(left == group, mass * (1 - part), 0.0)
-        share = share + np.where(right == group, mass * part, 0.0)
-        if share.any():
-            shares.append((group, share))
-    return shares
-
-
-def _service_mass(problem: Problem, size: float, edges: FloatArray) -> FloatArray:
-    mean_s = problem.seconds(np.array([size]))
-    return _at_edges(np.diff(counts.service_cdf(edges, mean_s, problem.scv)[0]))
