@@ -2,13 +2,15 @@
 
 import copy
 import json
+import typing
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sojourn import api
+from sojourn import api, engines
+from sojourn.api.v1alpha1.engine import DYNAMIC_BY_DEFAULT, EngineName
 from sojourn.errors import InvalidObject
 from sojourn.facts import declaration as facts
 from sojourn.facts.declaration import Declaration
@@ -209,11 +211,17 @@ def test_no_replicas_need_a_wake_source() -> None:
     assert api.read(body).scaling.min_replicas == 0
 
 
-def test_triton_batches_dynamically_unless_told_otherwise() -> None:
-    body = with_value(smallest(), "engine.name", "triton")
+@pytest.mark.parametrize("engine", ["triton", "custom"])
+def test_some_engines_batch_dynamically_unless_told_otherwise(engine: str) -> None:
+    body = with_value(smallest(), "engine.name", engine)
     assert "maxBatchWait" in problems(body)["spec.engine"]
     with_value(body, "engine.maxBatchWait", "0s")
     assert api.read(body).engine.max_batch_wait_s == 0.0
+
+
+def test_the_engines_room_agrees_which_engines_batch_dynamically() -> None:
+    dynamic = [n for n in typing.get_args(EngineName) if engines.find(n).batching == "Dynamic"]
+    assert sorted(dynamic) == sorted(DYNAMIC_BY_DEFAULT)
 
 
 def test_a_contiguous_layout_needs_a_largest_batch() -> None:

@@ -10,6 +10,13 @@ from sojourn.api.v1alpha1.base import Part, Rule
 from sojourn.api.v1alpha1.scalars import ENV_PATTERN, Batch, Pause
 from sojourn.facts.declaration import Batching, BatchRefMode, KvLayout
 
+DYNAMIC_BY_DEFAULT = ("triton", "custom")
+"""Engines that collect a batch when nobody says otherwise; a test compares it with `engines`."""
+
+_IS_DYNAMIC = (
+    f"(has(self.batching) ? self.batching == 'Dynamic' : self.name in {list(DYNAMIC_BY_DEFAULT)})"
+)
+
 EngineName = Literal["vllm", "sglang", "tgi", "trtllm", "triton", "custom"]
 ContainerName = Annotated[
     str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
@@ -77,8 +84,8 @@ class EngineSpec(Part):
     batching: Annotated[Batching, Field(strict=False)] | None = Field(
         None,
         description="Continuous: requests join and leave a running batch at every step. Dynamic:"
-        " a batch is collected, run to its end, then the next. Default: Dynamic for triton,"
-        " Continuous otherwise.",
+        " a batch is collected, run to its end, then the next. Default: Dynamic for triton"
+        " and custom, Continuous otherwise.",
         examples=["Continuous"],
     )
     max_batch_size: MaxBatchSize | None = Field(
@@ -124,15 +131,13 @@ class EngineSpec(Part):
             "kvLayout",
         ),
         Rule(
-            "(has(self.batching) ? self.batching != 'Dynamic' : self.name != 'triton')"
-            " || has(self.maxBatchWait)",
-            "Dynamic batching (the default of triton) needs maxBatchWait: the longest a request"
-            ' waits for its batch to fill, such as "5ms"; "0s" does not wait',
+            f"!{_IS_DYNAMIC} || has(self.maxBatchWait)",
+            "Dynamic batching (the default of triton and custom) needs maxBatchWait: the longest a"
+            ' request waits for its batch to fill, such as "5ms"; "0s" does not wait',
             lambda e: not _is_dynamic(e) or e.max_batch_wait is not None,
         ),
         Rule(
-            "(has(self.batching) ? self.batching == 'Dynamic' : self.name == 'triton')"
-            " || !has(self.maxBatchWait)",
+            f"{_IS_DYNAMIC} || !has(self.maxBatchWait)",
             "maxBatchWait has no meaning with Continuous batching: remove it, or set batching:"
             " Dynamic",
             lambda e: _is_dynamic(e) or e.max_batch_wait is None,
@@ -147,5 +152,5 @@ def _has_most(engine: EngineSpec) -> bool:
 
 def _is_dynamic(engine: EngineSpec) -> bool:
     if engine.batching is None:
-        return engine.name == "triton"
+        return engine.name in DYNAMIC_BY_DEFAULT
     return engine.batching is Batching.DYNAMIC
