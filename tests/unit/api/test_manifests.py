@@ -8,9 +8,6 @@ import pytest
 import yaml
 
 from sojourn import api
-from sojourn.catalogue import Catalogue
-from sojourn.controller.registry import Registry
-from sojourn.controller.review import Reviewer
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy/base"
@@ -52,28 +49,6 @@ def test_every_profile_and_target_an_admitted_example_names_is_there() -> None:
     named = {(body["kind"], body["metadata"]["name"]) for body in bodies}
     assert ("ServingProfile", "llama-3.1-8b-a100") in named
     assert {("Deployment", "chat"), ("Deployment", "gpt3")} <= named
-
-
-@pytest.mark.parametrize(
-    ("name", "verdict"),
-    [
-        ("chat", None),
-        ("gpt3", None),
-        ("unstable", "Unstable: max batch 4 cannot keep up with 100/s"),
-        ("oom", "WontStart: the weights of meta-llama/Llama-2-70b-hf in fp16 need"),
-    ],
-)
-def test_an_example_gets_the_verdict_its_comment_promises(name: str, verdict: str | None) -> None:
-    names = Catalogue()
-    registry = Registry(names)
-    (profile,) = documents(ROOT / "deploy/examples/profile.yaml")
-    registry.put_profile({**profile, "metadata": {**profile["metadata"], "namespace": "default"}})
-    (body,) = documents(ROOT / f"deploy/examples/{name}.yaml")
-    body["metadata"]["namespace"] = "default"
-    reviewer = Reviewer(registry, names.gpus(), owners_of=lambda _: (), rate_of=lambda _: None)
-    denial = reviewer.review(body, None).denial
-    assert (denial or "").startswith(verdict or "")
-    assert (denial is None) == (verdict is None)
 
 
 def test_the_webhook_gets_our_kinds_only_and_never_a_subresource() -> None:
