@@ -27,7 +27,7 @@ _USUAL_WIDTH = 3.5  # feed-forward width over hidden size where the parameters d
 _GRAPHS_BYTES = 0.12 * GIB
 _GRAPHS_BYTES_PER_SIZE_AND_LAYER = 3.3e-5 * GIB
 _GRAPHS_NARROW_CACHE_BYTES = 0.35 * GIB
-_GRAPHS_EXPERTS_BYTES = 0.8 * GIB
+_GRAPHS_EXPERTS_BYTES = 0.9 * GIB
 _GRAPHS_LARGEST_SIZE = 512
 
 # A prefill step holds the gated feed-forward's input, output and product (6.5 bytes a unit of
@@ -227,8 +227,8 @@ def _startup_peak_bytes(footprint: Footprint, setting: _Setting, costs: _Costs) 
     """Most the engine holds of a card while it starts.
 
     After the pool is taken and graphs are captured the sampler warms up with max batch sequences;
-    captured graphs keep the allocator from reusing the profiled peak for that. Without graphs it
-    is reused: eager starts survived every combination the sum would refuse.
+    captured graphs keep the allocator from reusing for that more of the profiled peak than its
+    constant part. Without graphs it is reused: eager starts survived every sum above the card.
     """
     row = setting.row
     outside = 0.0 if row.graphs_inside else costs.graphs_bytes
@@ -239,7 +239,8 @@ def _startup_peak_bytes(footprint: Footprint, setting: _Setting, costs: _Costs) 
     if footprint.eager or not row.covered:
         return costs.budget_bytes + outside
     sampler = row.sampler_bytes * setting.max_batch * footprint.architecture.vocabulary
-    return costs.budget_bytes + outside + sampler
+    reused = engines.constant_bytes(row, footprint.gpu)
+    return costs.budget_bytes + outside + max(0.0, sampler - reused)
 
 
 def _undeclared_bytes(footprint: Footprint, setting: _Setting, costs: _Costs) -> float:
