@@ -6,7 +6,7 @@ verdict on one object is one verdict, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sojourn.decide import memory_checks, queue_checks, spec_checks
 from sojourn.decide.proposal import Proposal
@@ -15,11 +15,17 @@ from sojourn.facts.reasons import Reason
 
 Check = Callable[[Proposal], Finding | None]
 
-ADMISSION: tuple[Check, ...] = (
+MEMORY: tuple[Check, ...] = (
     memory_checks.weights_or_request_exceed_memory,  # nothing else matters if it does not load
     memory_checks.contiguous_batch_exceeds_memory,
+    memory_checks.startup_peak_exceeds_memory,
     memory_checks.memory_too_close,
     memory_checks.kv_below_max_batch,
+)
+"""Does it start; also asked of a workload's own arguments by the guard."""
+
+ADMISSION: tuple[Check, ...] = (
+    *MEMORY,
     queue_checks.unstable_at_peak,  # with the best batch that fits
     queue_checks.slo_below_floor,
     queue_checks.slo_missed_at_peak,
@@ -35,7 +41,12 @@ ADMISSION: tuple[Check, ...] = (
 
 def admit(proposal: Proposal) -> tuple[Finding, ...]:
     """All findings of one proposal, in the chain's order."""
-    return tuple(finding for check in ADMISSION if (finding := check(proposal)))
+    return gathered(ADMISSION, proposal)
+
+
+def gathered(checks: Iterable[Check], proposal: Proposal) -> tuple[Finding, ...]:
+    """What the checks find, in their order."""
+    return tuple(finding for check in checks if (finding := check(proposal)))
 
 
 def denied(findings: tuple[Finding, ...]) -> bool:

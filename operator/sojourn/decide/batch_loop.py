@@ -21,6 +21,7 @@ class BatchWish:
         feasible: least and largest max batch within the serving constraint at the live replicas.
         replicas_saved: replicas fewer with ``wanted`` at the design rate.
         restores_slo: the live batch misses the SLO where the wanted one keeps it.
+        replicas_needed: what the load needs while the pods are replaced, at the live max batch.
     """
 
     live: int | None
@@ -28,6 +29,7 @@ class BatchWish:
     feasible: tuple[int, int] | None
     replicas_saved: int
     restores_slo: bool
+    replicas_needed: int = 1
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,17 @@ def _moving(case: _Case) -> str | None:
     return None
 
 
+def _too_thin(case: _Case) -> str | None:
+    """Capacity may not fall below the need while pods are replaced."""
+    left = case.target.ready_replicas - case.target.rollout_unavailable
+    if left >= case.wish.replicas_needed:
+        return None
+    return (
+        f"a rollout may leave {left} of {case.target.ready_replicas} replicas, "
+        f"{case.wish.replicas_needed} are needed: set the strategy's maxUnavailable to 0"
+    )
+
+
 def _impatient(case: _Case) -> str | None:
     if case.wish.restores_slo or case.wish.live is None:
         return None
@@ -132,6 +145,7 @@ OBJECTIONS: tuple[Callable[[_Case], str | None], ...] = (
     _moving,
     _no_gain,
     _over_budget,
+    _too_thin,
     _impatient,  # last: it is the one that passes by waiting
 )
 

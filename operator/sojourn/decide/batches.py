@@ -35,4 +35,5 @@ def wish(live: Live, declared_batch: int | None, sizing: Sizing) -> BatchWish:
         feasible=(sizing.smallest_batch, sizing.largest_batch) if sizing.reachable else None,
         replicas_saved=max(0, live.needed - sizing.replicas),
         restores_slo=restores,
+        replicas_needed=min(live.needed, live.replicas),
     )

@@ -10,6 +10,10 @@ from sojourn.facts.reasons import Reason
 from sojourn.model import memory_remedies
 from sojourn.units import GIB, format_gib
 
+STARTUP_DOUBT = 2.0
+"""Error bands above the card from where a start is refused: of 215 published starts the highest
+that succeeded is at 1.8 (0.89 GiB over)."""
+
 
 def weights_or_request_exceed_memory(proposal: Proposal) -> Finding | None:
     """The engine would not start: weights, or weights and one request of maxLength, do not fit."""
@@ -50,15 +54,47 @@ def contiguous_batch_exceeds_memory(proposal: Proposal) -> Finding | None:
     )
 
 
+def startup_peak_exceeds_memory(proposal: Proposal) -> Finding | None:
+    """What lies outside the budget while the engine starts does not fit beside it."""
+    answer = proposal.service.memory
+    over = answer.startup_peak_bytes - answer.startup_limit_bytes
+    if answer.fit is Fit.WONT_START or over <= STARTUP_DOUBT * answer.band_bytes:
+        return None
+    remedy = _remedy(proposal)
+    message = (
+        f"while it starts, the engine holds {format_gib(answer.startup_peak_bytes)} of the "
+        f"{format_gib(answer.startup_limit_bytes)} of each GPU: its budget of "
+        f"{format_gib(answer.budget_bytes)}, captured graphs and a sampler warm-up of max batch "
+        f"{proposal.service.bounds.maximum}, {format_gib(over)} too many. {remedy}"
+    )
+    return Finding(
+        Reason.OUT_OF_MEMORY,
+        Verdict.REJECT,
+        "spec.engine.maxBatchSize.max",
+        message,
+        (("startup_peak_bytes", answer.startup_peak_bytes), ("short_by_bytes", over)),
+    )
+
+
 def memory_too_close(proposal: Proposal) -> Finding | None:
     """Within the memory model's own error of the limit: never a rejection."""
     answer = proposal.service.memory
-    if answer.fit is not Fit.TOO_CLOSE:
+    if answer.fit is not Fit.TOO_CLOSE or startup_peak_exceeds_memory(proposal) is not None:
         return None
+    over = answer.startup_peak_bytes - answer.startup_limit_bytes
+    if over > 0 and answer.margin_bytes > answer.band_bytes:
+        what = (
+            f"{format_gib(answer.startup_peak_bytes)} held while it starts, of "
+            f"{format_gib(answer.startup_limit_bytes)}"
+        )
+    else:
+        what = (
+            f"{answer.margin_bytes / GIB:+.1f} GiB of KV cache beside one request of "
+            f"{answer.max_length_tokens} tokens"
+        )
     message = (
-        f"too close to call: {answer.margin_bytes / GIB:+.1f} GiB of KV cache beside one request "
-        f"of {answer.max_length_tokens} tokens, known to within {answer.band_bytes / GIB:.1f} GiB. "
-        "Lower maxLength or max batch, or use more GPUs, to be sure."
+        f"too close to call: {what}, known to within {answer.band_bytes / GIB:.1f} GiB. "
+        "Lower maxLength, max batch or memoryUtilization, or use more GPUs, to be sure."
     )
     return Finding(
         Reason.MEMORY_TOO_CLOSE,

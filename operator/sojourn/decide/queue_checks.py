@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from sojourn.decide.capacity import MANY_REPLICAS, Serving, replicas_for
 from sojourn.decide.proposal import Proposal
@@ -10,6 +11,9 @@ from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
 from sojourn.facts.replica import OperatingPoint
 from sojourn.facts.sojourn import LatencyGoal, Sojourn
+from sojourn.model import latency_bound
+from sojourn.model.max_rate import excess
+from sojourn.model.protocol import QueueModel
 from sojourn.units import format_duration, format_rate
 
 MAX_BATCH_FIELD = "spec.engine.maxBatchSize.max"
@@ -50,48 +54,68 @@ def unstable_at_peak(proposal: Proposal) -> Finding | None:
 
 
 def slo_below_floor(proposal: Proposal) -> Finding | None:
-    """A lone request on an idle replica already takes longer than the SLO."""
-    service = proposal.service
-    rate = proposal.serving.within_slo(service.bounds.minimum, 0.99)
-    if rate.reachable:
+    """A lone request, at batch 1 on an idle replica, already takes longer than the SLO."""
+    goal = proposal.service.goal
+    idle = OperatingPoint(proposal.serving.replica(1), 0.0)
+    alone = excess(sojourn_at(proposal.serving.queue, idle, goal.probability), goal)
+    if alone.ratio <= 1 + 1e-9:
         return None
-    name, field, asked = _missed_goal(service.goal, rate.binding)
+    name, field, asked = _missed_goal(goal, alone.binding)
     message = (
-        f"{name} of {format_duration(asked)} at P{service.goal.probability * 100:g} cannot be met "
-        f"at any load: a lone request on an idle replica takes {format_duration(rate.floor_s)}. "
-        f"Declare at least {format_duration(_rounded_up(rate.floor_s))}, or use a faster GPU, more "
-        "tensor parallelism or shorter outputs."
+        f"{name} of {format_duration(asked)} at P{goal.probability * 100:g} cannot be met at any "
+        f"load: a lone request on an idle replica takes {format_duration(alone.value_s)}. "
+        f"Declare at least {format_duration(_rounded_up(alone.value_s))}, or use a faster GPU, "
+        "more tensor parallelism or shorter outputs."
     )
-    return Finding(
-        Reason.SLO_UNREACHABLE, Verdict.REJECT, field, message, (("floor_s", rate.floor_s),)
-    )
+    numbers = (("floor_s", alone.value_s), ("slo_s", asked))
+    return Finding(Reason.SLO_UNREACHABLE, Verdict.REJECT, field, message, numbers)
 
 
 def slo_missed_at_peak(proposal: Proposal) -> Finding | None:
     """Stable, but the SLO is missed at the judged rate with every replica."""
-    judged = proposal.judged
-    if judged is None or proposal.utilisation >= 1 - 1e-9:
+    judged, goal = proposal.judged, proposal.service.goal
+    if judged is None or not 0 < proposal.utilisation < 1 - 1e-9:
+        return None
+    point = _at_peak(proposal, judged.rate_per_s)
+    if _surely_met(point, goal):
+        return None
+    predicted = sojourn_at(proposal.serving.queue, point, goal.probability)
+    over = excess(predicted, goal)
+    if over.ratio <= 1 + 1e-9 or slo_below_floor(proposal) is not None:
         return None
     rate = proposal.serving.within_slo(proposal.best_batch, 0.99)
-    if not rate.reachable or rate.binding == "Utilisation":
-        return None
     needed = replicas_for(judged.rate_per_s, rate.rate_per_s)
-    if needed <= proposal.max_replicas:
-        return None
-    predicted = _predicted(proposal, judged.rate_per_s)
-    name, _, asked = _missed_goal(proposal.service.goal, rate.binding)
-    value = _metric_s(predicted, rate.binding, proposal.service.goal.probability)
+    enough = proposal.max_replicas < needed < MANY_REPLICAS
+    remedy = f"Raise maxReplicas to {needed}." if enough else "Lower the rate or the max batch."
+    where = f"at {format_rate(judged.rate_per_s)} ({judged.source}) on " + (
+        f"{_replicas(proposal.max_replicas)}"
+    )
+    if over.binding == "Blocking":
+        capacity = proposal.service.replica.queue_capacity
+        message = (
+            f"{predicted.blocking * 100:.2g} % of the requests {where} find queueCapacity "
+            f"{capacity} full and are refused, above {goal.max_blocking * 100:g} %. Raise "
+            f"queueCapacity, or {remedy[:1].lower()}{remedy[1:]}"
+        )
+        numbers = (("blocking", predicted.blocking), ("replicas_needed", float(needed)))
+        return Finding(
+            Reason.SLO_MISSED_AT_PEAK,
+            Verdict.WARN,
+            "spec.engine.queueCapacity",
+            message,
+            numbers,
+        )
+    name, _, asked = _missed_goal(goal, over.binding)
     message = (
-        f"{name} at {format_rate(judged.rate_per_s)} ({judged.source}) on "
-        f"{_replicas(proposal.max_replicas)} is {format_duration(value)}, above "
-        f"{format_duration(asked)}. Raise maxReplicas to {needed}."
+        f"P{goal.probability * 100:g} of {name} {where} is {format_duration(over.value_s)}, above "
+        f"{format_duration(asked)}. {remedy}"
     )
     return Finding(
         Reason.SLO_MISSED_AT_PEAK,
         Verdict.WARN,
         MAX_REPLICAS_FIELD,
         message,
-        (("predicted_s", value), ("slo_s", asked), ("replicas_needed", needed)),
+        (("predicted_s", over.value_s), ("slo_s", asked), ("replicas_needed", float(needed))),
     )
 
 
@@ -155,23 +179,29 @@ def _load(serving: Serving, rate_per_s: float, replicas: int, batch: int) -> str
     return f"{serving.utilisation(rate_per_s, replicas, batch):.2f}"
 
 
-def _predicted(proposal: Proposal, rate_per_s: float) -> Sojourn:
-    traffic = proposal.service.declaration.traffic
-    point = OperatingPoint(
+def _at_peak(proposal: Proposal, rate_per_s: float) -> OperatingPoint:
+    return OperatingPoint(
         replica=proposal.serving.replica(proposal.best_batch),
         rate_per_s=rate_per_s,
         replicas=proposal.max_replicas,
-        routing=traffic.routing,
+        routing=proposal.service.declaration.traffic.routing,
     )
-    return proposal.serving.queue.sojourn(point, (proposal.service.goal.probability,))
 
 
-def _metric_s(sojourn: Sojourn, binding: str, probability: float) -> float:
-    latency = {
-        "FirstToken": sojourn.time_to_first_token,
-        "OutputToken": sojourn.time_per_output_token,
-    }.get(binding) or sojourn.latency
-    return latency.quantile_s(probability)
+def _surely_met(point: OperatingPoint, goal: LatencyGoal) -> bool:
+    """A bound in closed form clears most services; only the rest is asked of the model."""
+    if goal.first_token_s is not None or goal.output_token_s is not None:
+        return False
+    if latency_bound.loss_at_most(point) > goal.max_blocking:
+        return False
+    limit_s = goal.latency_s
+    return limit_s is None or latency_bound.latency_at_most_s(point, goal.probability) <= limit_s
+
+
+@lru_cache(maxsize=16_384)
+def sojourn_at(queue: QueueModel, point: OperatingPoint, probability: float) -> Sojourn:
+    """The model's answer, solved once for all proposals that ask the same."""
+    return queue.sojourn(point, (probability,))
 
 
 def _missed_goal(goal: LatencyGoal, binding: str) -> tuple[str, str, float]:

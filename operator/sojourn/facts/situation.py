@@ -62,6 +62,7 @@ class TargetState:
         pods_terminating: pods on their way out, no longer counted as ready.
         blocked: why pods asked for do not come: ``Unschedulable``, ``SchedulingGated`` or
             ``FailedCreate``, with the cluster's message; empty when nothing blocks.
+        rollout_unavailable: pods that may be out of service while a new template rolls out.
         engine_version: from the container's image tag; None if the tag has none.
         flags: what the container says about the engine: (role, value, source).
     """
@@ -77,6 +78,7 @@ class TargetState:
     youngest_ready_at_s: float | None = None
     pods_terminating: int = 0
     blocked: str = ""
+    rollout_unavailable: int = 0
     engine_version: str | None = None
     flags: tuple[tuple[str, str, str], ...] = ()
 

@@ -53,6 +53,7 @@ class Workload:
         failure: why the controller cannot create pods; empty when it can.
         containers: name, image, command, args and env of the template's containers.
         devices: extended resources one pod asks for, by resource name.
+        rollout_unavailable: pods that may be out of service while a new template rolls out.
         memo: answers derived from this version of the object.
     """
 
@@ -63,6 +64,7 @@ class Workload:
     failure: str
     containers: tuple[Mapping[str, Any], ...]
     devices: Mapping[str, float]
+    rollout_unavailable: int = 0
     memo: dict[object, Any] = field(default_factory=dict, compare=False)
 
 
@@ -181,15 +183,32 @@ def _workload(kind: str, body: Body) -> Workload:
     failure = _condition(status, "ReplicaFailure")
     replicas = spec.get("replicas")
     unseen = int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0)
+    count = 1 if replicas is None else int(replicas)
     return Workload(
         identity=identity_of(kind, body),
-        replicas=1 if replicas is None else int(replicas),
+        replicas=count,
         ready_replicas=int(status.get("readyReplicas") or 0),
         rollout_running=kind != "ReplicaSet" and (unseen or _old_pods(kind, status)),
         failure=_failure_text(failure) if failure.get("status") == "True" else "",
         containers=tuple({f: c[f] for f in _CONTAINER_FIELDS if f in c} for c in containers),
         devices=_devices(containers),
+        rollout_unavailable=_unavailable(kind, spec, count),
     )
+
+
+def _unavailable(kind: str, spec: Body, replicas: int) -> int:
+    """Pods a rollout may take out of service: percents round down, as the Deployment's do."""
+    strategy = spec.get("strategy" if kind == "Deployment" else "updateStrategy") or {}
+    if strategy.get("type") == "Recreate":
+        return replicas
+    rolling = strategy.get("rollingUpdate") or {}
+    # A StatefulSet replaces one pod at a time in place; a Deployment's default is 25 %.
+    limit = rolling.get("maxUnavailable", "25%" if kind == "Deployment" else 1)
+    text = str(limit)
+    if not text.rstrip("%").isdigit():
+        return replicas
+    number = int(text.rstrip("%"))
+    return min(replicas, replicas * number // 100 if text.endswith("%") else number)
 
 
 def _old_pods(kind: str, status: Body) -> bool:

@@ -48,6 +48,7 @@ def state_of(
         youngest_ready_at_s=max(ready_at_s, default=None),
         pods_terminating=sum(pod.terminating for pod in pods.live),
         blocked=workload.failure or next((p.blocked for p in pods.live if p.blocked), ""),
+        rollout_unavailable=workload.rollout_unavailable,
         engine_version=facts.version,
         flags=facts.flags,
     )
