@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sojourn.errors import SojournError
+from sojourn.cli import exits
+from sojourn.cli.command import command
+from sojourn.cli.completion import COMPLETE_VARIABLE, completion
+from sojourn.cli.names import SearchOptions, gpus, models
+from sojourn.cli.plan import PlanOptions, plan
+
+EPILOG = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in exits.MEANING.items()) + "."
 
 app = typer.Typer(
     name="sojourn",
     help="Admission, autoscaling and planning of LLM inference services.",
+    epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error came from.", is_eager=True)
+    ] = False,
+) -> None:
+    """Admission, autoscaling and planning of LLM inference services."""
+    if debug:
+        os.environ[exits.DEBUG_VARIABLE] = "1"
+
+
+command(app, PlanOptions)(plan)
+command(app, SearchOptions)(models)
+command(app, SearchOptions)(gpus)
 
 
 @app.command()
@@ -32,28 +56,9 @@ def operator(
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
 ) -> None:
     """Run the operator: watch InferenceServices, answer admission, scale their targets."""
-    from sojourn.controller import app as controller  # noqa: PLC0415
-    from sojourn.controller.settings import load  # noqa: PLC0415
+    from sojourn.cli import operator as running  # noqa: PLC0415
 
-    _set_up_logging(log_level)
-    asyncio.run(controller.main(load(settings), kubeconfig))
-
-
-def _set_up_logging(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    # A line for each watch event and request would bury the operator's own words; denials are
-    # logged by the operator itself, with their reasons.
-    logging.getLogger("kopf.objects").addFilter(_is_trouble)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-
-
-def _is_trouble(record: logging.LogRecord) -> bool:
-    denial = record.getMessage().startswith("Webhook ")
-    return record.levelno >= logging.WARNING and not denial
+    running.run(settings, kubeconfig, log_level)
 
 
 @app.command()
@@ -64,10 +69,20 @@ def version() -> None:
     typer.echo(installed("sojourn"))
 
 
+app.command()(completion)
+
+
 def run() -> None:
-    """Run the command line; an expected error is one line on standard error, exit code 2."""
-    try:
-        app()
-    except SojournError as exc:
-        typer.echo(f"sojourn: {exc}", err=True)
-        raise SystemExit(2) from exc
+    """Run the command line; an expected error is one line on standard error and an exit code."""
+    plugin = Path(sys.argv[0]).name.startswith("kubectl-")
+    program = "kubectl sojourn" if plugin else "sojourn"
+
+    def main() -> None:
+        app(prog_name=program, complete_var=COMPLETE_VARIABLE)
+
+    if COMPLETE_VARIABLE in os.environ:
+        from typer._completion_classes import completion_init  # noqa: PLC0415
+
+        completion_init()
+    debug = "--debug" in sys.argv or bool(os.environ.get(exits.DEBUG_VARIABLE))
+    raise SystemExit(exits.guarded(main, debug))
