@@ -72,6 +72,13 @@ def split(weights: FloatArray, edges: FloatArray) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
+def normal_edges(body: int, tail: int) -> FloatArray:
+    """Edges of the cells of ``normal_nodes``, probabilities from 0 to 1, (body + tail + 1,)."""
+    return np.concatenate(
+        [np.linspace(0, 0.9, body + 1), 1 - np.geomspace(0.1, 1e-3, tail)[1:], [1.0]]
+    )
+
+
 @lru_cache(maxsize=64)
 def normal_nodes(body: int, tail: int) -> tuple[FloatArray, FloatArray]:
     """Nodes of the standard normal law: quantiles of cell middles, finer beyond the 90th.
@@ -79,9 +86,7 @@ def normal_nodes(body: int, tail: int) -> tuple[FloatArray, FloatArray]:
     Returns:
         nodes (body + tail,) with mean 0 and variance 1, and their weights.
     """
-    edges = np.concatenate(
-        [np.linspace(0, 0.9, body + 1), 1 - np.geomspace(0.1, 1e-3, tail)[1:], [1.0]]
-    )
+    edges = normal_edges(body, tail)
     weights = np.diff(edges)
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     nodes = np.array([NormalDist().inv_cdf(level) for level in middles])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sojourn.model import poisson
+from sojourn.model.continuous import cells
 from sojourn.model.domain import FloatArray
 
 # Beyond this, every c-th point is as good as equally spaced.
@@ -37,3 +38,57 @@ def law(means: FloatArray, size: int, turns: int = 1, *, from_arrival: bool = Fa
 def size_for(mean: float) -> int:
     """Counts that hold all but about 1e-7 of a Poisson law."""
     return int(mean + 6 * np.sqrt(mean + 1) + 4)
+
+
+# Below this mean a generalised Poisson law is taken as it is, above by its first three moments.
+_DISCRETE_UP_TO = 15.0
+
+
+def borel_nodes(means: FloatArray, phi: float, body: int, tail: int) -> FloatArray:
+    """Standardised nodes of generalised Poisson counts, one a cell of ``cells.normal_edges``.
+
+    Args:
+        means: expected counts, float array (m,).
+        phi: feedback, 0 <= phi < 1; the variance is mean / (1 - phi)^2, 0 gives Poisson.
+
+    Returns:
+        (count - mean) / standard deviation of each cell, float array (m, body + tail).
+
+    Source: Consul, Jain, Technometrics 15 (1973): skewness (1 + 2 phi) / (sqrt(mean) (1 - phi)).
+    """
+    z, _ = cells.normal_nodes(body, tail)
+    found = np.broadcast_to(z, (means.size, z.size)).copy()
+    few = (means > 0) & (means <= _DISCRETE_UP_TO)
+    if few.any():
+        sd = np.sqrt(means[few])[:, None] / (1 - phi)
+        edges = cells.normal_edges(body, tail)
+        found[few] = (_conditional_means(means[few], phi, edges) - means[few][:, None]) / sd
+    many = means > _DISCRETE_UP_TO
+    if many.any():
+        root_shape = 2 * np.sqrt(means[many])[:, None] * (1 - phi) / (1 + 2 * phi)
+        shape = root_shape**2
+        found[many] = (cells.gamma_quantiles(shape, shape, z[None, :]) - shape) / root_shape
+    return found
+
+
+def _conditional_means(means: FloatArray, phi: float, edges: FloatArray) -> FloatArray:
+    """Mean count within each cell of probability, float array (m, k)."""
+    spread = np.sqrt(float(means.max())) / (1 - phi)
+    size = int(float(means.max()) + (8 + 12 * phi) * spread + 10)
+    number = np.arange(size, dtype=float)
+    theta = (means * (1 - phi))[:, None]
+    rates = theta + number * phi
+    logs = np.log(theta) + (number - 1) * np.log(rates) - rates - poisson.log_factorials(size)
+    law = np.exp(logs)
+    law /= law.sum(1, keepdims=True)
+    cumulative = np.cumsum(law, axis=1)
+    moments = np.cumsum(law * number, axis=1)
+    rows = np.arange(means.size)
+    at_edges = [np.zeros(means.size)]
+    for edge in edges[1:-1]:
+        k = np.minimum((cumulative < edge).sum(1), size - 1)
+        before = np.where(k > 0, cumulative[rows, k - 1], 0.0)
+        sofar = np.where(k > 0, moments[rows, k - 1], 0.0)
+        at_edges.append(sofar + (edge - before) * number[k])
+    at_edges.append(moments[:, -1])
+    return np.asarray(np.diff(np.stack(at_edges, axis=1), axis=1) / np.diff(edges))

@@ -9,11 +9,12 @@ Source: Consul, Jain, Technometrics 15 (1973); docs/explanation/continuous-batch
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from sojourn.model.continuous import cells
+from sojourn.model.continuous import cells, counts, fluctuation
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.first_token import FirstToken, Found
 from sojourn.model.continuous.machine import Machine
@@ -24,6 +25,9 @@ from sojourn.model.domain import FloatArray
 # Growth of the batch by a surplus of arrivals fades near saturation; fitted by the reference
 # method on simulations, see the accuracy table in docs/explanation/continuous-batching.md.
 _GROWTH = 1.4
+
+# Probability of finding every place taken at which the linear response is no longer trusted.
+_RARELY_FULL = 0.05
 
 _FEW = np.array([0.0, 0.5, 0.9, 1.0])
 _MANY = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 1.0])
@@ -86,27 +90,109 @@ def decode(
 ) -> tuple[Decoded, Pace]:
     """End-to-end latency and time per output token, from what each class of arrivals finds."""
     averages = pace(machine, people)
-    calm = min(1.0, _GROWTH * max(0.0, 1 - stream.rate_per_s / machine.capacity_per_s))
     output = machine.output
     later = output.tokens - 1
-    many = later.size > 1
-    z, z_weights = cells.normal_nodes(5, 3) if many else cells.normal_nodes(40, 25)
+    nodes = (5, 3) if later.size > 1 else (40, 25)
+    _, z_weights = cells.normal_nodes(*nodes)
     pairs = output.weights[:, None] * z_weights[None, :]
-    values, weights, per_token, per_token_weights = [], [], [], []
+    total_s = _totals_s(machine, stream, people, (first, averages), nodes)
+    shares = np.array([one.weight for one in first.found])
+    total_s = _aligned(machine, stream, people, (first, averages), (total_s, shares, z_weights))
+
+    some = later > 0
+    gaps_s = total_s[:, some] / later[some, None]
+    gaps = Atoms(gaps_s.ravel(), (shares[:, None, None] * pairs[some]).ravel())
+    values, weights = [], []
+    for one, seconds in zip(first.found, total_s, strict=True):
+        firsts_s, cuts = _first_nodes(one, float((seconds * pairs).sum()))
+        values.append((firsts_s[:, None, None] + seconds).ravel())
+        weights.append(one.weight * (cuts[:, None, None] * pairs).ravel())
+    return Decoded(Atoms(np.concatenate(values), np.concatenate(weights)), gaps), averages
+
+
+def _totals_s(
+    machine: Machine,
+    stream: Arrivals,
+    people: Population,
+    start: tuple[FirstToken, Pace],
+    nodes: tuple[int, int],
+) -> FloatArray:
+    """Decoding time by class, output length and node, float array (c, m, k).
+
+    A surplus of arriving prompts also makes the batch grow while their requests last.
+    """
+    first, averages = start
+    tokens = machine.output.tokens
+    calm = min(1.0, _GROWTH * max(0.0, 1 - stream.rate_per_s / machine.capacity_per_s))
+    shared = np.minimum(1.0, machine.output.mean / tokens)[:, None] * calm
+    growth_s = (tokens - 1)[:, None] * machine.per_request_s / 2 * shared
+    free, full = _surplus_nodes(machine, stream, people, averages, nodes)
+    totals = []
     for one in first.found:
-        decoding_s = _decoding_s(machine, stream, people, (one, averages), z)
-        surplus = decoding_s.surplus * machine.per_request_s / 2
-        shared = np.minimum(1.0, output.mean / output.tokens)[:, None] * calm
-        total_s = decoding_s.seconds + later[:, None] * surplus * shared
-        firsts_s, shares = _first_nodes(one, float(output.weights @ total_s @ z_weights))
-        values.append((firsts_s[:, None, None] + total_s).ravel())
-        weights.append(one.weight * (shares[:, None, None] * pairs).ravel())
-        some = later > 0
-        per_token.append((total_s[some] / later[some, None]).ravel())
-        per_token_weights.append(one.weight * pairs[some].ravel())
-    latency = Atoms(np.concatenate(values), np.concatenate(weights))
-    gaps = Atoms(np.concatenate(per_token), np.concatenate(per_token_weights))
-    return Decoded(latency, gaps), averages
+        z = full if one.full else free
+        part = _decoding_s(machine, stream, people, (one, averages), z)
+        totals.append(part.seconds + growth_s * part.surplus)
+    return np.array(totals)
+
+
+def _surplus_nodes(
+    machine: Machine,
+    stream: Arrivals,
+    people: Population,
+    averages: Pace,
+    nodes: tuple[int, int],
+) -> tuple[FloatArray, FloatArray]:
+    """Standardised numbers of arriving prompts, by output length: places free, and none free."""
+    later = machine.output.tokens - 1
+    regular = 1 - (1 - people.phi) / math.sqrt(stream.dispersion)
+    mean = stream.rate_per_s * later * averages.gap_s
+    free = counts.borel_nodes(mean, min(max(regular, 0.0), 0.999), *nodes)
+    full = counts.borel_nodes(later * machine.prompts_per_full_step, 0.0, *nodes)
+    return free, full
+
+
+def _aligned(
+    machine: Machine,
+    stream: Arrivals,
+    people: Population,
+    start: tuple[FirstToken, Pace],
+    laws: tuple[FloatArray, FloatArray, FloatArray],
+) -> FloatArray:
+    """Decoding times with the mean of Little's law and the spread of the linear response.
+
+    Both hold for a batch without a limit; where places are often taken, or levelled between
+    replicas, the classes are left alone.
+    """
+    first, averages = start
+    total_s, shares, z_weights = laws
+    trust = math.exp(-((people.full / _RARELY_FULL) ** 2))
+    if trust < 0.01 or stream.pooled > 1:
+        return total_s
+    output = machine.output
+    later = output.tokens - 1
+    mean_s = np.einsum("c,cmk,k->m", shares, total_s, z_weights)
+    square = np.einsum("c,cmk,k->m", shares, (total_s - mean_s[:, None]) ** 2, z_weights)
+
+    accepted = stream.rate_per_s * (1 - people.blocking)
+    atoms = first.atoms()
+    little_s = people.in_system / accepted - float((atoms.values_s * atoms.weights).sum())
+    ratio = little_s / max(float((output.weights * mean_s).sum()), 1e-300)
+    ratio = 1 + trust * (min(max(ratio, 0.9), 1.1) - 1)
+
+    lengths = fluctuation.sample_lengths(output)
+    flow = fluctuation.Flow(
+        stream.rate_per_s,
+        stream.dispersion,
+        averages.gap_s,
+        machine.per_request_s,
+        machine.prompt_s,
+    )
+    wanted = np.interp(later, lengths, np.sqrt(fluctuation.variance_s2(output, flow, lengths)))
+    factor = wanted / np.maximum(np.sqrt(square), 1e-300)
+    factor = 1 + trust * (np.clip(factor, 0.5, 2.0) - 1)
+    # Nothing decodes faster than empty steps.
+    shifted = ratio * mean_s[:, None] + factor[:, None] * (total_s - mean_s[:, None])
+    return np.asarray(np.maximum(shifted, later[:, None] * machine.fixed_s))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +228,7 @@ def _decoding_s(
         alone = stream.rate_per_s * (later * step_s + first_s)
         mean = alone / (1 - phi)
         variance = stream.dispersion * alone / (1 - phi) ** 3
-    prompts = cells.gamma_quantiles(mean[:, None], variance[:, None], z[None, :])
+    prompts = np.maximum(0.0, mean[:, None] + np.sqrt(variance)[:, None] * z)
     seconds = (later * step_s)[:, None] + machine.prompt_s * prompts
     return _Decoding(seconds, prompts - mean[:, None])
 

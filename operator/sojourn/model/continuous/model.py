@@ -115,7 +115,7 @@ def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
 def _latency(atoms: Atoms, levels: tuple[float, ...], mean_s: float | None = None) -> Latency:
     weights = atoms.weights
     if mean_s is None:
-        mean_s = float(atoms.values_s @ weights) / float(weights.sum())
+        mean_s = float((atoms.values_s * weights).sum() / weights.sum())
     found = cells.quantiles(atoms.values_s, weights, levels)
     return Latency(mean_s, tuple(zip(levels, found, strict=True)))
 

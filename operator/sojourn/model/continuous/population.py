@@ -48,6 +48,7 @@ class Population:
         in_system: mean number in one replica.
         running: mean number in the batch of one replica.
         phi: share of time in which prompts are computed.
+        burst: z, variance of the number inside over that under plain Poisson arrivals.
     """
 
     counts: FloatArray
@@ -59,6 +60,7 @@ class Population:
     in_system: float
     running: float
     phi: float
+    burst: float
 
     @property
     def idle(self) -> float:
@@ -109,6 +111,7 @@ def population(machine: Machine, stream: Arrivals) -> Population:
         in_system=in_system,
         running=running,
         phi=phi,
+        burst=burst,
     )
 
 

@@ -1,0 +1,87 @@
+"""How much the time of many steps varies, in linear response around the mean.
+
+On the clock of steps, a step lasts X = h(n) + P A with A prompts; n decoding requests are those who
+arrived within their output's length; and arrivals come at rate lambda X. In frequency:
+
+    X = (b F + P) (lambda X + noise) + b leaving,   F(w) = E[(1 - e^{-iwL})/(iw)]
+
+so the spectrum of X, and from it the variance of a sum of l steps, follow for any law of the
+outputs. It corrects the spread that the classes of ``decoding`` give, which holds for geometric
+outputs and mild prompts; fixed outputs under many prompts vary up to a third more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from sojourn.model.continuous.lengths import LengthNodes
+from sojourn.model.domain import FloatArray
+
+ComplexArray = npt.NDArray[np.complex128]
+
+# Frequencies in units of 1 / E[L]: slow enough for a thousand lifetimes, fast enough for a step.
+_SLOW, _FAST, _POINTS = 1e-3, 1e4, 220
+_LENGTHS = 10
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What the linear response needs, per step.
+
+    Attributes:
+        rate_per_s: arrivals.
+        dispersion: their index of dispersion.
+        gap_s: mean step, prompts included.
+        per_request_s: b, what a decoding request adds to a step.
+        prompt_s: P.
+    """
+
+    rate_per_s: float
+    dispersion: float
+    gap_s: float
+    per_request_s: float
+    prompt_s: float
+
+
+@lru_cache(maxsize=256)
+def _response(output: LengthNodes) -> tuple[FloatArray, ComplexArray]:
+    """Frequencies times E[L] (w,), and F(w) / E[L] of the outputs after their first token (w,)."""
+    frequencies = np.geomspace(_SLOW, _FAST, _POINTS)
+    later = output.tokens - 1
+    mean = float(later @ output.weights)
+    turns = 1j * frequencies[:, None] * (later / mean)[None, :]
+    return frequencies, np.asarray(-np.expm1(-turns) @ output.weights / (1j * frequencies))
+
+
+def variance_s2(output: LengthNodes, flow: Flow, lengths: FloatArray) -> FloatArray:
+    """Variance of the time ``lengths`` steps take, shape of ``lengths``, in square seconds."""
+    scaled, kernel = _response(output)
+    mean = float((output.tokens - 1) @ output.weights)
+    b, prompt_s = flow.per_request_s, flow.prompt_s
+    arrivals = flow.rate_per_s * flow.gap_s
+    inside = mean * kernel
+    leaving = 2 * arrivals * mean**2 * ((1 - kernel) / (1j * scaled)).real
+    leaving = np.maximum(leaving - arrivals * np.abs(inside) ** 2, 0.0)
+    noise = np.abs(b * inside + prompt_s) ** 2 * arrivals * flow.dispersion + b**2 * leaving
+    feedback = np.abs(1 - flow.rate_per_s * (prompt_s + b * inside)) ** 2
+    spectrum = noise / np.maximum(feedback, 1e-12)
+    turns = scaled[None, :] * (lengths / mean)[:, None]
+    # Beyond ten turns the cosine is faster than the grid and averages out.
+    window = 2 * (1 - np.cos(np.minimum(turns, 1e3)) * np.exp(-((turns / 10) ** 2)))
+    integrand = spectrum * window * mean / scaled
+    # d(ln w): the grid is even in logarithms; both signs of w.
+    step = np.log(scaled[1] / scaled[0])
+    return np.asarray((integrand.sum(1) - integrand[:, [0, -1]].sum(1) / 2) * step / np.pi)
+
+
+def sample_lengths(output: LengthNodes) -> FloatArray:
+    """A few numbers of later tokens that span the law's, rising, at least 1."""
+    later = np.maximum(output.tokens - 1, 1.0)
+    low, high = float(later.min()), float(later.max())
+    if high <= low * 1.001:
+        return np.array([low])
+    return np.geomspace(low, high, _LENGTHS)
