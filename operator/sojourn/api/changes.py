@@ -12,6 +12,8 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from sojourn.errors import UnitError
@@ -53,30 +55,44 @@ def changed_materially(
     """
     if not previous:
         return True
-    before, after = dict(_leaves(previous)), dict(_leaves(new))
-    if _facts(before) != _facts(after):
-        return True
+    drift = 0.0
+    for path, old, fresh in _differences(previous, new):
+        weight = _weight(path)
+        if weight is _Weight.FACT or (weight is _Weight.PROSE and _words(old) != _words(fresh)):
+            return True
+        if weight is _Weight.NUMBER:
+            drift = max(drift, _drift(old, fresh))
     age_s = _age_s(previous, new)
     delay_s = zlib.crc32(spread.encode()) % HEARTBEAT_SPREAD_S if spread else 0
     if not 0 <= age_s < HEARTBEAT_S + delay_s:
         return True
-    drift = max(
-        (_drift(before.get(path), after.get(path)) for path in _numbers(before) | _numbers(after)),
-        default=0.0,
-    )
     return drift >= JUMP or (drift >= DRIFT and age_s >= SETTLED_S)
 
 
-def _leaves(node: Any, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf with its path; list items are named by what identifies them."""
+def _differences(
+    previous: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Path, old and new value of every leaf that differs; None where there is none."""
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    _collect(previous, "", before)
+    _collect(new, "", after)
+    for path in before.keys() | after.keys():
+        old, fresh = before.get(path), after.get(path)
+        if old != fresh:
+            yield path, old, fresh
+
+
+def _collect(node: Any, at: str, leaves: dict[str, Any]) -> None:
+    """Put every leaf below ``node`` under its path; list items are named by what they are."""
     if isinstance(node, Mapping):
         for name, item in node.items():
-            yield from _leaves(item, f"{at}.{name}" if at else str(name))
+            _collect(item, f"{at}.{name}" if at else name, leaves)
     elif isinstance(node, list | tuple):
         for index, item in enumerate(node):
-            yield from _leaves(item, f"{at}[{_name(item, index)}]")
+            _collect(item, f"{at}[{_name(item, index)}]", leaves)
     else:
-        yield at, node
+        leaves[at] = node
 
 
 def _name(item: Any, index: int) -> str:
@@ -87,16 +103,27 @@ def _name(item: Any, index: int) -> str:
     return f"{item['reason']} {item.get('field', '')}" if "reason" in item else str(index)
 
 
-def _facts(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        path: _FIGURES.sub("#", str(value)) if _PROSE.match(path) else value
-        for path, value in leaves.items()
-        if not (_TIMES.match(path) or _NOISE.match(path) or _NUMBERS.match(path))
-    }
+class _Weight(Enum):
+    """What a difference in a leaf means."""
+
+    FACT = "written at once"
+    NUMBER = "written when it moved"
+    PROSE = "written when its words changed"
+    NOTHING = "never a reason to write"
 
 
-def _numbers(leaves: Mapping[str, Any]) -> set[str]:
-    return {path for path in leaves if _NUMBERS.match(path)}
+@lru_cache(maxsize=4096)  # the paths of one status are those of all
+def _weight(path: str) -> _Weight:
+    if _TIMES.match(path) or _NOISE.match(path):
+        return _Weight.NOTHING
+    if _NUMBERS.match(path):
+        return _Weight.NUMBER
+    return _Weight.PROSE if _PROSE.match(path) else _Weight.FACT
+
+
+def _words(text: Any) -> str:
+    """A message without its figures."""
+    return _FIGURES.sub("#", str(text))
 
 
 def _drift(before: Any, after: Any) -> float:
