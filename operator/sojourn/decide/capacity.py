@@ -36,22 +36,33 @@ class Serving:
 
     def capacity_per_s(self, batch: int) -> float:
         """Rate at which one replica with that max batch has a load of 1."""
-        return _max_rate(self.queue, self.replica(batch), _load_only(1.0)).rate_per_s
+        return self._max_rate(batch, _load_only(1.0)).rate_per_s
 
     def within_goal(self, batch: int) -> ReplicaRate:
         """Lambda1*: largest rate of one replica within the SLO and the target utilisation."""
-        return _max_rate(self.queue, self.replica(batch), self.service.goal)
+        return self._max_rate(batch, self.service.goal)
 
     def within_scaled_goal(self, batch: int, factor: float) -> ReplicaRate:
         """Lambda1* when every latency is ``factor`` times what the model says."""
         goal = self.service.goal
         scaled = replace(goal, latency_s=goal.latency_s and goal.latency_s / factor)
-        return _max_rate(self.queue, self.replica(batch), scaled)
+        return self._max_rate(batch, scaled)
 
     def within_slo(self, batch: int, utilisation: float) -> ReplicaRate:
         """Largest rate of one replica within the SLO, its load at most ``utilisation``."""
         goal = replace(self.service.goal, max_utilisation=utilisation)
-        return _max_rate(self.queue, self.replica(batch), goal)
+        return self._max_rate(batch, goal)
+
+    @property
+    def ranks(self) -> int:
+        """Data-parallel ranks of one replica: each has its own queue, batch and KV pool."""
+        return self.service.declaration.gpu.data_parallel
+
+    def _max_rate(self, batch: int, goal: LatencyGoal) -> ReplicaRate:
+        answer = _max_rate(self.queue, self.replica(batch), goal)
+        if self.ranks == 1:
+            return answer
+        return replace(answer, rate_per_s=answer.rate_per_s * self.ranks)
 
     def utilisation(self, rate_per_s: float, replicas: int, batch: int) -> float:
         """Load rho of ``replicas`` at ``rate_per_s``; inf without replicas."""

@@ -102,7 +102,7 @@ def _course(situation: Situation, target: TargetState, serving: Serving, policy:
     live = Live(serving, policy, design.rate_per_s, target.spec_replicas, batch)
     live = replace(live, measured=_measured(situation, target, live, design))
     constraint = batches.constraint_of(serving.service)
-    answer = sizing.size(serving.queue, constraint, design.rate_per_s)
+    answer = sizing.size(serving.queue, constraint, design.rate_per_s / serving.ranks)
     return _Course(situation, target, policy, design, live, answer)
 
 
@@ -249,7 +249,7 @@ def _predicted(live: Live) -> Sojourn | None:
     point = OperatingPoint(
         live.serving.replica(live.max_batch),
         live.rate_per_s,
-        live.replicas,
+        live.replicas * live.serving.ranks,
         service.declaration.traffic.routing,
     )
     return live.serving.queue.sojourn(point, tuple(sorted({0.5, service.goal.probability, P99})))

@@ -183,7 +183,7 @@ def _at_peak(proposal: Proposal, rate_per_s: float) -> OperatingPoint:
     return OperatingPoint(
         replica=proposal.serving.replica(proposal.best_batch),
         rate_per_s=rate_per_s,
-        replicas=proposal.max_replicas,
+        replicas=proposal.max_replicas * proposal.serving.ranks,
         routing=proposal.service.declaration.traffic.routing,
     )
 

@@ -152,7 +152,8 @@ def _footprint(declaration: Declaration, architecture: Architecture, gpu: Gpu) -
         kv_precision=model.kv_precision,
         memory_utilisation=card.memory_utilisation,
         max_length_tokens=model.max_length_tokens,
-        max_batch=engine.max_batch,
+        # Undeclared, the engine would start for its own default; the operator keeps it to ours.
+        max_batch=_largest_batch(declaration),
         max_batched_tokens=engine.max_batched_tokens,
         kv_layout=engine.kv_layout,
     )
@@ -189,10 +190,14 @@ def _service(parts: _Parts, names: Names) -> Service:
 
 
 def _bounds(parts: _Parts, answer: MemoryAnswer, design_tokens: float) -> BatchBounds:
-    engine = parts.declaration.engine
-    maximum = engine.max_batch or max(DEFAULT_MAX_BATCH, engine.min_batch)
+    engine, maximum = parts.declaration.engine, _largest_batch(parts.declaration)
     fits = memory.requests_that_fit(parts.footprint, design_tokens, answer.kv_pool_bytes)
     return BatchBounds(engine.min_batch, maximum, max(1, fits))
+
+
+def _largest_batch(declaration: Declaration) -> int:
+    engine = declaration.engine
+    return engine.max_batch or max(DEFAULT_MAX_BATCH, engine.min_batch)
 
 
 def _max_source(parts: _Parts) -> Source:

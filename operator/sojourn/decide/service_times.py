@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sojourn.decide.lengths import Lengths
 from sojourn.facts.declaration import Batching, Declaration
@@ -53,8 +53,10 @@ def service_times(inputs: Inputs) -> ServiceTimes:
         return _linear(inputs, declared, Source.DECLARED)
     if inputs.profile is not None:
         return _profiled(inputs, inputs.profile)
-    iteration = roofline.estimate(inputs.footprint).iteration
-    return _iteration(inputs, iteration, Source.ESTIMATED)
+    # Half the output is there on average while a request decodes.
+    context_tokens = inputs.lengths.prompt_tokens + inputs.lengths.output.mean / 2
+    estimate = roofline.estimate(inputs.footprint, context_tokens)
+    return replace(_iteration(inputs, estimate.iteration, Source.ESTIMATED), text=estimate.text)
 
 
 def _profiled(inputs: Inputs, profile: Profile) -> ServiceTimes:
