@@ -89,8 +89,8 @@ def cluster_rights(names: Names) -> tuple[Right, ...]:
             "admissionregistration.k8s.io",
             ("validatingwebhookconfigurations",),
             ("get", "patch"),
-            "the CA of our own webhook",
-            (names.configuration,),
+            "the CA of our own webhook, and of the optional guard",
+            (names.configuration, f"{names.configuration}-guard"),
         ),
     )
 
@@ -115,6 +115,12 @@ def own_rights(names: Names) -> tuple[Right, ...]:
             (names.secret,),
         ),
         Right("", ("secrets",), ("create",), "the first start"),
+        Right(
+            GROUP,
+            ("inferenceservices",),
+            ("create",),
+            "a known-bad object, tried as a dry run: is our webhook asked?",
+        ),
     )
 
 

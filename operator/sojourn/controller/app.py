@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,16 +18,15 @@ from sojourn.act.execute import Executor
 from sojourn.act.kube import Kube
 from sojourn.act.lease import Lease, LeaseSettings
 from sojourn.catalogue import Catalogue
-from sojourn.controller import handlers, probes, sync, trust
+from sojourn.controller import handlers, probes, sync
+from sojourn.controller.gate import Gate
 from sojourn.controller.handlers import Hub
 from sojourn.controller.loop import Loop
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Registry
 from sojourn.controller.review import Reviewer
-from sojourn.controller.server import AdmissionServer
 from sojourn.controller.settings import Settings, own_name, own_namespace
 from sojourn.controller.tick import Corridor
-from sojourn.errors import ClusterUnavailable
 from sojourn.facts.declaration import Declaration
 from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import ClusterState
@@ -34,8 +34,6 @@ from sojourn.observe.gather import Gatherer
 from sojourn.observe.prometheus import PrometheusSource
 
 log = logging.getLogger(__name__)
-
-BUNDLE_CHECK_S = 300.0
 
 
 class Operator:
@@ -67,9 +65,15 @@ class Operator:
             owners_of=self._owners_of,
             rate_of=self.registry.rate_of,
         )
+        self.gate = Gate(kube, self.namespace, settings.webhook, self.metrics, self.reviewer)
+        self.draining = False
 
     def missing(self) -> str | None:
         """What is not ready yet; None when this process may get traffic."""
+        if self.draining:
+            return "told to stop"
+        if not self.gate.open:
+            return "admission is not answered yet"
         if not self.synced:
             return "the first lists have not arrived"
         if not self.kopf_ready.is_set():
@@ -85,18 +89,18 @@ class Operator:
         Raises:
             ClusterUnavailable: rights are missing without which the operator cannot work.
         """
-        server = await self._webhook_server(folder)
+        await self.gate.start(folder)
         runners = await probes.serve(
             self.settings.health_port, self.settings.metrics_port, self.missing, self.metrics
         )
         parts = {
             asyncio.create_task(coroutine, name=name)
             for name, coroutine in (
-                ("kopf", self._kopf(server)),
+                ("kopf", self._kopf()),
                 ("lease", self.lease_when_synced()),
                 ("loop", self.loop.run()),
                 ("resync", self._resync()),
-                ("bundle", self._keep_bundle()),
+                ("gate", self.gate.keep(lambda: self.lease.held)),
                 ("stop", self._stop_asked()),
             )
         }
@@ -108,6 +112,7 @@ class Operator:
         finally:
             self.stopping.set()
             await _cancelled(parts)
+            await self.gate.close()
             await self.lease.release()
             for runner in runners:
                 await runner.cleanup()
@@ -120,15 +125,15 @@ class Operator:
             await asyncio.sleep(0.1)
         await self.loop.tend_lease()
 
-    async def _kopf(self, server: kopf.WebhookServer | None) -> None:
+    async def _kopf(self) -> None:
         registry = kopf.OperatorRegistry()
-        hub = Hub(self.registry, self.cluster, self.reviewer, self.metrics, self.loop.changed)
+        hub = Hub(self.registry, self.cluster, self.loop.changed)
         handlers.register(registry, hub)
         handlers.register_login(registry, lambda: self.kube.connection)
         namespaces = self.settings.scope.namespaces
         await kopf.operator(
             registry=registry,
-            settings=handlers.settings_of(server),
+            settings=handlers.settings_of(),
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
@@ -144,34 +149,15 @@ class Operator:
             self.synced = self.synced or complete
             await asyncio.sleep(self.settings.resync if complete else 2.0)
 
-    async def _webhook_server(self, folder: Path) -> kopf.WebhookServer | None:
-        options = self.settings.webhook
-        if not options.enabled:
-            return None
-        pair = await trust.ensure_pair(self.kube, self.namespace, options)
-        files = trust.write_files(pair, folder)
-        await trust.keep_bundle(self.kube, options, pair)
-        return AdmissionServer(
-            addr=options.address, port=options.port, certfile=files.certificate, pkeyfile=files.key
-        )
-
-    async def _keep_bundle(self) -> None:
-        while True:
-            await asyncio.sleep(BUNDLE_CHECK_S)
-            if self.settings.webhook.enabled and self.lease.held:
-                try:
-                    options = self.settings.webhook
-                    pair = await trust.ensure_pair(self.kube, self.namespace, options)
-                    await trust.keep_bundle(self.kube, options, pair)
-                except ClusterUnavailable as exc:
-                    log.warning("webhook certificate not checked: %s", exc)
-
     async def _stop_asked(self) -> None:
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked.set)
         await asked.wait()
+        # The cluster takes some time to send admission requests elsewhere.
+        self.draining = True
+        await self.gate.drain()
 
     def _corridor(self, names: Catalogue) -> Corridor:
         executor = Executor(self.kube, may_write=lambda: self.lease.held, host=own_name())
@@ -210,6 +196,8 @@ async def main(settings: Settings, kubeconfig: Path | None) -> None:
     Raises:
         ClusterUnavailable: the cluster cannot be reached, or rights are missing.
     """
+    # Models compute in threads; an admission request waits this long for the interpreter, not 5 ms.
+    sys.setswitchinterval(0.001)
     kube = await Kube.connect(str(kubeconfig) if kubeconfig else None)
     with tempfile.TemporaryDirectory(prefix="sojourn-") as folder:
         await Operator(settings, kube).run(Path(folder))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import IPv4Address
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CA_LIFE = timedelta(days=3650)
+CLOCK_SKEW = timedelta(minutes=5)
+"""A certificate is valid this long before it is made: clocks of other hosts may lag."""
 LOOPBACK = IPv4Address("127.0.0.1")
-"""Also named, so that the process can probe its own server."""
+"""Also named, so that a process beside the API server can be called by URL."""
 LEAF_LIFE = timedelta(days=365)
-RENEW_BEFORE = timedelta(days=90)
 
 
 @dataclass(frozen=True)
@@ -38,26 +40,32 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     )
 
 
-def issue(names: tuple[str, ...], now: datetime) -> Pair:
-    """A new CA and a leaf for ``names``; the CA's key is forgotten, so nothing else is signed."""
+def issue(names: tuple[str, ...], now: datetime, life: timedelta = LEAF_LIFE) -> Pair:
+    """A new CA and a leaf for ``names``; the CA's key is forgotten, so nothing else is signed.
+
+    Both end together: a CA that signs one leaf has no reason to outlive it.
+    """
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sojourn webhook CA")])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     ca = (
-        _builder(ca_name, ca_name, ca_key.public_key(), now, CA_LIFE)
+        _builder(ca_name, ca_name, ca_key.public_key(), now, life)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(identifier, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[-1][:64])])
+    alternatives = [*(x509.DNSName(name) for name in names), x509.IPAddress(LOOPBACK)]
     leaf = (
-        _builder(subject, ca_name, key.public_key(), now, LEAF_LIFE)
+        _builder(subject, ca_name, key.public_key(), now, life)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        # CAs of one bundle share a name: the identifier says which of them signed this leaf.
         .add_extension(
-            x509.SubjectAlternativeName(
-                [*(x509.DNSName(name) for name in names), x509.IPAddress(LOOPBACK)]
-            ),
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
             critical=False,
         )
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     return Pair(
@@ -71,16 +79,61 @@ def issue(names: tuple[str, ...], now: datetime) -> Pair:
     )
 
 
-def usable(pair: Pair, names: tuple[str, ...], now: datetime) -> bool:
-    """True while the leaf names the service and has more than ``RENEW_BEFORE`` to live."""
+def readable(certificate_pem: bytes, key_pem: bytes) -> x509.Certificate | None:
+    """The leaf, when certificate and key can be read and belong together; else None."""
     try:
-        leaf = x509.load_pem_x509_certificate(pair.certificate_pem)
-        serialization.load_pem_private_key(pair.key_pem, password=None)
+        leaf = x509.load_pem_x509_certificate(certificate_pem)
+        key = serialization.load_pem_private_key(key_pem, password=None)
+    except (ValueError, TypeError):
+        return None
+    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    same = leaf.public_key().public_bytes(*form) == key.public_key().public_bytes(*form)
+    return leaf if same else None
+
+
+def covers(leaf: x509.Certificate, names: tuple[str, ...]) -> bool:
+    """True when the leaf names all of them; a common name alone does not count."""
+    try:
         san = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, x509.ExtensionNotFound):
+    except x509.ExtensionNotFound:
         return False
-    covered = set(names) <= set(san.get_values_for_type(x509.DNSName))
-    return covered and leaf.not_valid_after_utc - now > RENEW_BEFORE
+    return set(names) <= set(san.get_values_for_type(x509.DNSName))
+
+
+def authorities(bundle_pem: bytes) -> tuple[x509.Certificate, ...]:
+    """The certificates of a bundle; none when it cannot be read."""
+    try:
+        return tuple(x509.load_pem_x509_certificates(bundle_pem)) if bundle_pem else ()
+    except ValueError:
+        return ()
+
+
+def signed(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
+    """True when ``authority`` signed ``leaf``."""
+    try:
+        leaf.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def trusted(certificate_pem: bytes, bundle_pem: bytes) -> bool:
+    """True when a bundle holds the authority that signed a leaf."""
+    try:
+        leaf = x509.load_pem_x509_certificate(certificate_pem)
+    except ValueError:
+        return False
+    return any(signed(leaf, one) for one in authorities(bundle_pem))
+
+
+def pem_of(chosen: Iterable[x509.Certificate]) -> bytes:
+    """Certificates as one bundle."""
+    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chosen)
+
+
+def issued_at(leaf: x509.Certificate) -> datetime:
+    """When a leaf of ours was made."""
+    return leaf.not_valid_before_utc + CLOCK_SKEW
 
 
 def _builder(
@@ -96,6 +149,6 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))  # clocks of other hosts may lag
+        .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + life)
     )

@@ -1,12 +1,10 @@
-"""Kopf's handlers: watch events into memory, admission requests to the reviewer.
+"""Kopf's handlers: watch events into memory.
 
 ``on.event`` only: Kopf then stores nothing on any object and adds no finalizer.
 """
 
 from __future__ import annotations
 
-import logging
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +14,8 @@ import kopf
 
 from sojourn import api
 from sojourn.act.kube import Connection
-from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Registry
-from sojourn.controller.review import Review, Reviewer, review_profile
 from sojourn.observe.cluster import ClusterState
-
-log = logging.getLogger(__name__)
 
 WATCHED = (
     ("apps", "v1", "deployments", "Deployment"),
@@ -51,8 +45,6 @@ class Hub:
 
     registry: Registry
     cluster: ClusterState
-    reviewer: Reviewer
-    metrics: OwnMetrics
     changed: Callable[[], None]
 
 
@@ -61,7 +53,6 @@ def register(handlers: kopf.OperatorRegistry, hub: Hub) -> None:
     _register_own_kinds(handlers, hub)
     for group, version, plural, kind in WATCHED:
         _register_cluster_kind(handlers, hub, (group, version, plural), kind)
-    _register_admission(handlers, hub)
 
 
 def _register_own_kinds(handlers: kopf.OperatorRegistry, hub: Hub) -> None:
@@ -95,49 +86,7 @@ def _register_cluster_kind(
         hub.cluster.apply(kind, event.get("type"), event["object"])
 
 
-def _register_admission(handlers: kopf.OperatorRegistry, hub: Hub) -> None:
-    @kopf.on.validate(
-        api.GROUP, api.VERSION, api.INFERENCE_SERVICE.plural, registry=handlers, id="validate"
-    )
-    async def _validate(
-        *, body: kopf.Body, warnings: list[str], **request: Any
-    ) -> None:
-        operation, old = request.get("operation"), request.get("old")
-        if operation in ("CREATE", "UPDATE"):
-            previous = dict(old) if operation == "UPDATE" and old is not None else None
-            _reply(hub, lambda: hub.reviewer.review(dict(body), previous), warnings)
-
-    @kopf.on.validate(
-        api.GROUP, api.VERSION, api.SERVING_PROFILE.plural, registry=handlers, id="validate-profile"
-    )
-    async def _validate_profile(
-        *, body: kopf.Body, warnings: list[str], **request: Any
-    ) -> None:
-        if request.get("operation") in ("CREATE", "UPDATE"):
-            _reply(hub, lambda: review_profile(dict(body), api.read_profile), warnings)
-
-
-def _reply(hub: Hub, reviewed: Callable[[], Review], warnings: list[str]) -> None:
-    try:
-        review = reviewed()
-    except Exception as exc:
-        mark = secrets.token_hex(4)
-        log.exception("admission failed, error %s", mark)
-        hub.metrics.admissions.labels("failed").inc()
-        text = f"InternalError: admission failed; see the operator's log for error {mark}"
-        raise kopf.AdmissionError(text, code=500) from exc
-    hub.metrics.admissions.labels(review.answer).inc()
-    warnings.extend(review.warnings)
-    if review.bypassed:
-        log.warning("admission bypassed: %s", review.warnings[0])
-    if review.denial is not None:
-        # 403 makes kubectl print "(Forbidden)"; Kopf's default of 500 reads like a crash.
-        raise kopf.AdmissionError(review.denial, code=403)
-
-
-def register_login(
-    handlers: kopf.OperatorRegistry, connection: Callable[[], Connection]
-) -> None:
+def register_login(handlers: kopf.OperatorRegistry, connection: Callable[[], Connection]) -> None:
     """Let Kopf log in with the same credentials as our own client."""
 
     @kopf.on.login(registry=handlers, id="login")
@@ -153,8 +102,8 @@ def register_login(
         )
 
 
-def settings_of(server: kopf.WebhookServer | None) -> kopf.OperatorSettings:
-    """Kopf's settings: time limits on every stream, no events, no peering, no managed webhook."""
+def settings_of() -> kopf.OperatorSettings:
+    """Kopf's settings: time limits on every stream, no events, no peering, no webhook."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
@@ -166,5 +115,4 @@ def settings_of(server: kopf.WebhookServer | None) -> kopf.OperatorSettings:
     settings.networking.error_backoffs = EndlessBackoffs()
     settings.networking.enforce_retry_after = True
     settings.process.ultimate_exiting_timeout = 20
-    settings.admission.server = server
     return settings

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sojourn.act.execute import Applied
 from sojourn.facts.reasons import Reason
 
+ANSWER_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
 
 
@@ -41,6 +42,33 @@ class OwnMetrics:
         )
         self.admissions = Counter(
             "sojourn_admissions", "Admission answers", ["answer"], registry=self.registry
+        )
+        self.admission_reasons = Counter(
+            "sojourn_admission_findings",
+            "Findings of admission by reason and verdict",
+            ["reason", "verdict"],
+            registry=self.registry,
+        )
+        self.admission_seconds = Histogram(
+            "sojourn_admission_seconds",
+            "Time to answer one admission request",
+            buckets=ANSWER_SECONDS,
+            registry=self.registry,
+        )
+        self.ca_matches = Gauge(
+            "sojourn_webhook_ca_matches",
+            "1 while caBundle of the webhook configuration trusts what this process serves",
+            registry=self.registry,
+        )
+        self.certificate_ends = Gauge(
+            "sojourn_webhook_certificate_not_after_seconds",
+            "When the served certificate ends, in seconds since 1970",
+            registry=self.registry,
+        )
+        self.probe_refused = Gauge(
+            "sojourn_webhook_probe_refused",
+            "1 when the API server last refused a known-bad object by our webhook, as it must",
+            registry=self.registry,
         )
         self.blind_scale_downs = Counter(
             "sojourn_blind_scale_downs",

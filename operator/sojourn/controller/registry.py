@@ -132,6 +132,12 @@ class Registry:
         others = self._by_target.get(_target_key(declaration), set()) - {declaration.ref.key}
         return tuple(f"InferenceService {name}" for _, name in sorted(others))
 
+    def scaling(self, kind: str, namespace: str, name: str) -> Declaration | None:
+        """The declaration whose target is that workload; of several, the first by name."""
+        keys = sorted(self._by_target.get((namespace, kind, name), ()))
+        entry = self._entries.get(keys[0]) if keys else None
+        return entry.declaration if entry is not None else None
+
     def rate_of(self, declaration: Declaration) -> float | None:
         """Rate of a live service at its last tick; None if unknown."""
         entry = self._entries.get(declaration.ref.key)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from sojourn.errors import InvalidObject, UnitError
@@ -108,6 +116,13 @@ class Scope(_Part):
     namespaces: list[str] = []
 
 
+class CertificateSource(StrEnum):
+    """Who makes the webhook's certificate."""
+
+    BUILT_IN = "BuiltIn"
+    MOUNTED = "Mounted"
+
+
 class Webhook(_Part):
     """The admission server."""
 
@@ -117,6 +132,24 @@ class Webhook(_Part):
     service: str = "sojourn-webhook"
     secret: str = "sojourn-webhook-tls"
     configuration: str = "sojourn-validating"
+    certificates: Annotated[CertificateSource, Field(strict=False)] = CertificateSource.BUILT_IN
+    folder: Path = Path("/etc/sojourn/tls")
+    """Mounted: where tls.crt and tls.key are."""
+    certificate_life: Seconds = 31_536_000.0
+    renew_before: Seconds = 7_776_000.0
+    overlap: Seconds = 600.0
+    check: Seconds = 60.0
+    probe: Seconds = 300.0
+    drain: Seconds = 5.0
+    """How long admission is still answered after the process was told to stop."""
+
+    @model_validator(mode="after")
+    def _room_to_rotate(self) -> Self:
+        if self.certificate_life < self.renew_before + 3 * self.overlap:
+            raise ValueError("certificateLife must exceed renewBefore and three times overlap")
+        if self.overlap < self.check:
+            raise ValueError("overlap must not be below check: processes look once a check")
+        return self
 
 
 class Settings(_Part):

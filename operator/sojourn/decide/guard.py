@@ -1,4 +1,4 @@
-"""The guard: would this workload start, with the arguments it is about to get?
+"""The guard: whether a workload would start with the arguments it is about to get.
 
 The declaration of the InferenceService is taken, what the command line says put over it, and the
 memory checks of admission asked. Without an InferenceService the command line must name the model
@@ -59,7 +59,9 @@ class Workload:
         return f"spec.template.spec.containers[{self.container}].args"
 
 
-def workload_of(body: Mapping[str, Any], config: Mapping[str, str] | None = None) -> Workload | None:
+def workload_of(
+    body: Mapping[str, Any], config: Mapping[str, str] | None = None
+) -> Workload | None:
     """The engine's container of a Deployment or the like; None when none is recognised.
 
     Args:
