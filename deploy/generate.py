@@ -15,6 +15,7 @@ if __package__ in (None, ""):  # run as a file instead of as a module
     sys.path.insert(0, str(ROOT))
 
 from deploy import rbac, reference  # noqa: E402
+from deploy.chart_webhook import chart_webhook  # noqa: E402
 from deploy.runtime_lock import runtime_lock  # noqa: E402
 from sojourn.api import crd  # noqa: E402
 
@@ -67,6 +68,8 @@ def files() -> dict[str, str]:
         reference.kind_page(profile, _example("profile.yaml"))
     )
     content["docs/reference/reasons.md"] = _page(reference.reasons_page())
+    webhook = (ROOT / "deploy/base/webhook.yaml").read_text()
+    content["charts/sojourn/templates/webhook.yaml"] = f"# {MARK}\n{chart_webhook(webhook)}"
     lock = (ROOT / "requirements.lock").read_text()
     content["deploy/runtime.lock"] = f"# {MARK}\n{runtime_lock(lock)}"
     return content

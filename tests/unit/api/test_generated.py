@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from deploy import generate, rbac
+from deploy.chart_webhook import chart_webhook
 from deploy.runtime_lock import runtime_lock
 
 ROOT = Path(__file__).parents[3]
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with nothing generated in it."""
     shutil.copytree(ROOT / "deploy/examples", tmp_path / "deploy/examples")
+    shutil.copytree(ROOT / "deploy/base", tmp_path / "deploy/base")
     shutil.copy(ROOT / "requirements.lock", tmp_path)
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     return tmp_path
@@ -56,6 +58,12 @@ def test_the_chart_and_the_base_carry_the_same_definitions() -> None:
             chart, base = yaml.safe_load("\n".join(bare)), yaml.safe_load(files[path])
             assert chart["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
             assert chart == base
+
+
+def test_a_name_the_chart_cannot_replace_is_refused() -> None:
+    base = (ROOT / "deploy/base/webhook.yaml").read_text()
+    with pytest.raises(ValueError, match="no template for 'path: /sojourn-webhook'"):
+        chart_webhook(base.replace("path: /validate\n", "path: /sojourn-webhook\n"))
 
 
 def roles() -> list[dict[str, object]]:
