@@ -144,7 +144,7 @@ def _sized(
     low, below = _edge(model, asked, share, table, int(serves[0]), -1)
     high, above = _edge(model, asked, share, table, int(serves[-1]), +1)
     if constraint.objective is Objective.MIN_LATENCY:
-        batch = _least_latency(model, constraint.replica, share, low, high)
+        batch = least_latency_batch(model, constraint.replica, share, (low, high))
     else:
         batch = high
     return Sizing(
@@ -193,11 +193,11 @@ def _edge(
     return serving, "Latency" if starved else why.binding
 
 
-def _least_latency(
-    model: QueueModel, replica: Replica, share_per_s: float, low: int, high: int
+def least_latency_batch(
+    model: QueueModel, replica: Replica, share_per_s: float, interval: tuple[int, int]
 ) -> int:
-    """Argmin E[T] over the candidates of the interval, the smallest of equals."""
-    batches = candidates(low, high)
+    """B* = argmin E[T] over the candidates of the interval, the smallest of equals (S5)."""
+    batches = candidates(*interval)
     mean_s = np.array(
         [
             model.sojourn(

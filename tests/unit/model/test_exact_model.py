@@ -224,9 +224,11 @@ def test_measured_points_on_a_line_answer_like_the_line() -> None:
         assert two.latency.quantile_s(0.99) == pytest.approx(one.latency.quantile_s(0.99), rel=1e-9)
 
 
-def test_queue_below_the_batch_is_widened_and_named() -> None:
+def test_queue_below_the_batch_bounds_the_batch_and_is_named() -> None:
     answer = ExactModel().sojourn(OperatingPoint(replace(GPT3, queue_capacity=3), 100.0), ())
     assert "queue capacity 3 is below max batch 64" in answer.warnings[0]
+    three = replace(GPT3, queue_capacity=3, max_batch=3)
+    assert answer.latency == ExactModel().sojourn(OperatingPoint(three, 100.0), ()).latency
 
 
 @pytest.mark.parametrize("rate", [100.0, 5 / 0.05])
@@ -261,7 +263,7 @@ def test_p99_rises_with_the_rate_when_the_window_is_within_the_service() -> None
 
 def test_lambda_star_meets_the_goal_and_a_little_more_does_not() -> None:
     goal = LatencyGoal(latency_s=0.115, max_utilisation=0.9)
-    found = ExactModel().max_rate(replace(GPT3, max_batch=8), goal)
+    found = ExactModel(precise=True).max_rate(replace(GPT3, max_batch=8), goal)
 
     def p99_s(rate: float) -> float:
         point = OperatingPoint(replace(GPT3, max_batch=8), rate)

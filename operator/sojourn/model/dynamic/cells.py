@@ -56,12 +56,23 @@ class Cells:
         mean = self.problem.rate_per_s * float(self.edges_s[-1])
         return int(mean + 9 * np.sqrt(mean) + 24)
 
+    @property
+    def places_known(self) -> float:
+        """Places up to which later_places is exact; from there rounds shrink by decay^B."""
+        bend = self.chain.geometric_from - self.problem.batch + self.reach
+        return bend + 2 * self.problem.batch
+
     @cached_property
     def behind_mass(self) -> FloatArray:
-        """P(m stay behind), m = 0.. as whole numbers; m = 0 has no mass here."""
-        left = self.chain.behind(self.problem.batch).astype(int)
+        """P(m stay behind), m = 0.. as whole numbers, m = 0 without mass.
+
+        Cut where places behind are geometric for certain; ``places_known`` says up to which.
+        """
+        kept = self.chain.present <= self.problem.batch + self.places_known
+        left = self.chain.behind(self.problem.batch)[kept].astype(int)
+        mass = self.chain.mass[kept]
         size = int(left.max(initial=0)) + 1
-        return np.bincount(left[left > 0], self.chain.mass[left > 0], size).astype(float)
+        return np.bincount(left[left > 0], mass[left > 0], size).astype(float)
 
     def alone_places(self) -> FloatArray:
         """Arrivals per cycle by (cell of residual w, place p), after a batch that left nobody.

@@ -34,10 +34,12 @@ class Chain:
     Attributes:
         present: numbers present at dispatch, increasing, (n,); the geometric tail is unrolled.
         mass: their probabilities, (n,), adding up to 1.
+        geometric_from: number present from which the law is geometric; inf if nowhere.
     """
 
     present: FloatArray
     mass: FloatArray
+    geometric_from: float = math.inf
 
     def taken(self, batch: int) -> FloatArray:
         """Size of the batch that starts in each state, (n,)."""
@@ -87,7 +89,7 @@ def _unrolled(grid: IntArray, mass: FloatArray, step: float, ratio: float) -> Ch
     tail = np.arange(1, max(1, min(200_000, math.ceil(terms))) + 1)
     present = np.concatenate((grid, grid[-1] + step * tail)).astype(float)
     weights = np.concatenate((mass, mass[-1] * ratio**tail))
-    return Chain(present, weights / weights.sum())
+    return Chain(present, weights / weights.sum(), float(grid[-1]))
 
 
 def _grid(problem: Problem) -> tuple[IntArray, bool]:
@@ -97,7 +99,9 @@ def _grid(problem: Problem) -> tuple[IntArray, bool]:
     reach = usual + 9 * deviation + 20 * problem.scv * usual + 12
     if reach < problem.batch:
         return _stepped(math.ceil(reach)), False
-    behind = math.ceil(30 + 10 * spread(served, problem.scv) + 20 * problem.scv * served)
+    # With a gamma time the subdominant roots die sooner than with a fixed one.
+    deviations = 10 if problem.scv == 0 else 6
+    behind = math.ceil(30 + deviations * spread(served, problem.scv))
     if problem.places is not None:
         room = problem.places - problem.batch
         unfelt = problem.load < 1 and room * -math.log(problem.decay) > 27

@@ -16,6 +16,9 @@ from sojourn.model.dynamic.problem import Problem
 # A batch is full for certain when fewer than B - 1 arrivals in its waiting time are this rare.
 _CERTAIN = 1e-6
 
+# Mass of a round that cannot be seen in any percentile.
+_NEGLIGIBLE = 1e-10
+
 # Nodes of the sum of q gamma services: the waits before a partial batch.
 _NODES = 6
 
@@ -34,6 +37,9 @@ def collect(grid: Cells, alone: FloatArray, later: FloatArray, ledger: Ledger) -
     if heavy.size == 0:
         return
     rounds = -(-(int(heavy[-1]) + 1) // problem.batch)
+    if grid.places_known < np.inf:
+        # Whole rounds within the known places; the last of them starts a geometric sequence.
+        rounds = min(rounds, int(grid.places_known // problem.batch) - 1)
     padded = np.zeros((behind.shape[0], rounds * problem.batch))
     kept = min(behind.shape[1], padded.shape[1])
     padded[:, :kept] = behind[:, :kept]
@@ -42,8 +48,20 @@ def collect(grid: Cells, alone: FloatArray, later: FloatArray, ledger: Ledger) -
     for q in range(1, unsure + 1):
         _own_batch(grid, by_round[:, q - 1], q, ledger)
     sure = by_round[:, unsure:].sum(axis=2)
-    turns = np.arange(unsure + 1, rounds + 1)
+    if grid.places_known < np.inf:
+        sure = _continued(sure, problem.decay**problem.batch)
+    turns = np.arange(unsure + 1, unsure + 1 + sure.shape[1])
     ledger.add(grid.edges_s[:-1, None], grid.width_s, sure, problem.batch, turns)
+
+
+def _continued(sure: FloatArray, ratio: float) -> FloatArray:
+    """Rounds (cell, q) followed by the geometric sequence that their last one starts."""
+    last = sure[:, -1:] if sure.shape[1] else np.zeros((sure.shape[0], 1))
+    weight = float(last.sum())
+    if weight <= _NEGLIGIBLE or ratio <= 0:
+        return sure
+    terms = min(100_000, math.ceil(math.log(_NEGLIGIBLE / weight) / math.log(ratio)))
+    return np.concatenate((sure, last * ratio ** np.arange(1, terms + 1)), axis=1)
 
 
 def _uncertain_rounds(grid: Cells, rounds: int) -> int:
