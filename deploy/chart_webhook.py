@@ -1,4 +1,4 @@
-"""The chart's webhook configuration, made of the one in ``deploy/base``."""
+"""The chart's webhook configurations, made of those for kustomize."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class _Change:
 _FULLNAME = '{{ include "sojourn.fullname" . }}'
 _CHANGES = (
     _Change(r"name: sojourn-validating", f"{{0}}name: {_FULLNAME}-validating"),
+    _Change(r"name: sojourn-validating-guard", f"{{0}}name: {_FULLNAME}-validating-guard"),
     _Change(r"name: sojourn-webhook", f"{{0}}name: {_FULLNAME}-webhook"),
     _Change(r"namespace: sojourn-system", "{0}namespace: {{ .Release.Namespace }}"),
     _Change(
@@ -54,8 +55,11 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def chart_webhook(base: str) -> str:
+def chart_webhook(base: str, condition: str) -> str:
     """The template of ``base``, a ValidatingWebhookConfiguration as YAML text.
+
+    Args:
+        condition: under which the chart renders it, such as ``.Values.webhook.enabled``.
 
     Raises:
         ValueError: a name of the base is left that the chart would have to replace.
@@ -64,9 +68,9 @@ def chart_webhook(base: str) -> str:
     lines = [_templated(line) for line in plain.splitlines()]
     for line in lines:
         if re.search(r"sojourn-(system|webhook|validating)", line):
-            raise ValueError(f"no template for {line.strip()!r} of deploy/base/webhook.yaml")
+            raise ValueError(f"no template for {line.strip()!r}: add it to the changes")
     body = "\n".join(lines)
-    return f"{{{{- if .Values.webhook.enabled }}}}\n{body}\n{{{{- end }}}}\n"
+    return f"{{{{- if {condition} }}}}\n{body}\n{{{{- end }}}}\n"
 
 
 def _templated(line: str) -> str:

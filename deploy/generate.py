@@ -41,6 +41,17 @@ CHART_NAMES = rbac.Names(
 )
 
 
+WEBHOOKS = (
+    ("webhook", "deploy/base/webhook.yaml", ".Values.webhook.enabled"),
+    (
+        "guard",
+        "deploy/overlays/guard/webhook.yaml",
+        "and .Values.webhook.enabled .Values.guard.enabled",
+    ),
+)
+"""Template of the chart, its source, and when it is rendered."""
+
+
 def files() -> dict[str, str]:
     """Path below the repository's root and content of every generated file."""
     service, profile = crd.definitions()
@@ -68,8 +79,9 @@ def files() -> dict[str, str]:
         reference.kind_page(profile, _example("profile.yaml"))
     )
     content["docs/reference/reasons.md"] = _page(reference.reasons_page())
-    webhook = (ROOT / "deploy/base/webhook.yaml").read_text()
-    content["charts/sojourn/templates/webhook.yaml"] = f"# {MARK}\n{chart_webhook(webhook)}"
+    for name, source, condition in WEBHOOKS:
+        template = chart_webhook((ROOT / source).read_text(), condition)
+        content[f"charts/sojourn/templates/{name}.yaml"] = f"# {MARK}\n{template}"
     lock = (ROOT / "requirements.lock").read_text()
     content["deploy/runtime.lock"] = f"# {MARK}\n{runtime_lock(lock)}"
     return content

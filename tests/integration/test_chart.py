@@ -102,6 +102,14 @@ def test_with_cert_manager_it_makes_the_certificate_of_the_service(helm: Path) -
     assert injected == "sojourn-system/sojourn-webhook-tls"
 
 
+def test_the_guard_is_rendered_when_asked_for(helm: Path) -> None:
+    guard = ("ValidatingWebhookConfiguration", "sojourn-validating-guard")
+    assert guard not in by_kind(rendered(helm))
+    objects = by_kind(rendered(helm, "--set", "guard.enabled=true"))
+    source = yaml.safe_load((ROOT / "deploy/overlays/guard/webhook.yaml").read_text())
+    assert objects[guard]["webhooks"] == source["webhooks"]
+
+
 def test_without_crds_none_is_rendered(helm: Path) -> None:
     bodies = rendered(helm, "--set", "crds.install=false")
     assert not [b for b in bodies if b["kind"] == "CustomResourceDefinition"]

@@ -18,6 +18,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with nothing generated in it."""
     shutil.copytree(ROOT / "deploy/examples", tmp_path / "deploy/examples")
     shutil.copytree(ROOT / "deploy/base", tmp_path / "deploy/base")
+    shutil.copytree(ROOT / "deploy/overlays", tmp_path / "deploy/overlays")
     shutil.copy(ROOT / "requirements.lock", tmp_path)
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     return tmp_path
@@ -63,7 +64,7 @@ def test_the_chart_and_the_base_carry_the_same_definitions() -> None:
 def test_a_name_the_chart_cannot_replace_is_refused() -> None:
     base = (ROOT / "deploy/base/webhook.yaml").read_text()
     with pytest.raises(ValueError, match="no template for 'path: /sojourn-webhook'"):
-        chart_webhook(base.replace("path: /validate\n", "path: /sojourn-webhook\n"))
+        chart_webhook(base.replace("path: /validate\n", "path: /sojourn-webhook\n"), "true")
 
 
 def roles() -> list[dict[str, object]]:
