@@ -97,9 +97,12 @@ class ReplicaRate:
         binding: ``Utilisation``, ``Latency``, ``FirstToken``, ``OutputToken`` or ``Blocking``.
         floor_s: the SLO metric's value as the rate goes to 0: below it no SLO is reachable.
         reachable: False when the floor is above the goal.
+        from_rate_per_s: least rate that meets the goal: 0 when latency rises with the rate; more
+            when it first falls, because a batch waits for companions that do not come.
     """
 
     rate_per_s: float
     binding: str
     floor_s: float
     reachable: bool
+    from_rate_per_s: float = 0.0
