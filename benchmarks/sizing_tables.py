@@ -20,6 +20,7 @@ import numpy as np
 from sojourn.facts.replica import DynamicReplica, OperatingPoint
 from sojourn.facts.service_time import LinearServiceTime
 from sojourn.model import dimensionless
+from sojourn.model.domain import FloatArray
 from sojourn.model.exact_model import ExactModel
 
 TARGET = Path(__file__).parents[1] / "operator" / "sojourn" / "model" / "data" / "dynamic.npz"

@@ -120,6 +120,7 @@ def test_finite_queue_with_an_exponential_time_is_m_m_1_k(load: float) -> None:
     assert answer.latency.mean_s == pytest.approx(expected.latency_mean_s, rel=2e-5)
 
 
+@pytest.mark.slow
 def test_long_finite_queue_at_load_one_is_m_m_1_k() -> None:
     expected = erlang.finite_queue(1.0, 1.0, 1, 3000)
     answer = one_by_one(1.0, 1.0, capacity=3000)
