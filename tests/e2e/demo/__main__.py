@@ -23,7 +23,7 @@ from tests.e2e.demo.installation import EXAMPLES, REPOSITORY, Installation
 from tests.e2e.demo.stage import Actor, Stage
 
 NAMESPACE = "demo"
-OUTPUT = REPOSITORY / "demo-output"
+OUTPUT = Path(os.environ.get("DEMO_OUTPUT") or REPOSITORY / "demo-output")
 SAMPLE_S = 1.0
 SEED = 20
 
@@ -146,7 +146,7 @@ def _keep(plane: ControlPlane, stage: Stage) -> None:
 
 
 def _shown(path: Path) -> str:
-    return str(path.relative_to(REPOSITORY))
+    return str(path.relative_to(REPOSITORY)) if path.is_relative_to(REPOSITORY) else str(path)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ CHAT_PROMPT = TokenLengths(128.0)
 # A replica of GPT-3 carries 148 requests/s. Each tread up brings the load of the replicas that run
 # to about 0.95: above the table's 0.85, below the point where a queue would outlive the tread.
 GPT3_RATES = (60.0, 140.0, 280.0, 420.0, 200.0, 60.0)
-# Chat carries 19/s at its first max batch of 16; the second tread makes a larger batch worth a
-# rollout, and from then on a replica carries 68/s at 128.
-CHAT_RATES = (12.0, 17.0, 60.0, 120.0, 40.0, 12.0)
+# A replica of chat carries 68 requests/s at max batch 128, which the operator sets at its start.
+CHAT_RATES = (12.0, 30.0, 62.0, 125.0, 40.0, 12.0)
 SHORT_GPT3_RATES = (60.0, 140.0, 60.0)
-SHORT_CHAT_RATES = (12.0, 17.0, 12.0)
+SHORT_CHAT_RATES = (12.0, 62.0, 12.0)
 TREAD_S = 26.0
 SHORT_TREAD_S = 20.0
 
