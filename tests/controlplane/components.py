@@ -54,6 +54,7 @@ class Settings:
     cold_start_s: float
     apiserver_flags: tuple[str, ...]
     prometheus: prometheus.PrometheusSettings
+    controller_manager_flags: tuple[str, ...] = ()
 
 
 def checked(components: Iterable[str]) -> tuple[Component, ...]:
@@ -126,7 +127,7 @@ class Layout:
             case Component.APISERVER:
                 return [*_apiserver(self), *self.settings.apiserver_flags]
             case Component.CONTROLLER_MANAGER:
-                return _controller_manager(self)
+                return [*_controller_manager(self), *self.settings.controller_manager_flags]
             case Component.SCHEDULER:
                 return _client(self, component)
             case Component.KWOK:

@@ -4,6 +4,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,6 +63,11 @@ class ControlPlane(Access):
         self._processes: dict[Component, ManagedProcess] = {}
         self._reaper: Reaper | None = None
         self.ready_after_s: dict[str, float] = {}  # seconds from a component's start to readiness
+
+    def with_controller_manager_flags(self, *flags: str) -> Self:
+        """Give kube-controller-manager further flags; to be called before the plane is up."""
+        self._settings = replace(self._settings, controller_manager_flags=flags)
+        return self
 
     def __enter__(self) -> Self:
         self.up()

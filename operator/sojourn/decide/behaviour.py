@@ -1,4 +1,4 @@
-"""HPA autoscaling/v2 semantics: stabilisation windows and rate policies.
+"""HPA autoscaling/v2 semantics: tolerance, stabilisation windows and rate policies.
 
 The arithmetic follows the published algorithm of the horizontal pod autoscaler: recommendations
 are remembered per direction, policies count from the replicas at the start of their period.
@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 
-from sojourn.facts.declaration import Behaviour, ScalingPolicy, ScalingRules
+from sojourn.facts.declaration import (
+    DEFAULT_DOWN,
+    DEFAULT_UP,
+    Behaviour,
+    ScalingPolicy,
+    ScalingRules,
+)
 from sojourn.facts.plan import Clip
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Past
-
-DEFAULT_UP = ScalingRules(
-    stabilization_s=0.0,
-    policies=(ScalingPolicy("Percent", 100, 15.0), ScalingPolicy("Pods", 4, 15.0)),
-    tolerance=0.0,
-)
-"""The HPA's scale-up defaults, but no tolerance: an SLO missed by 5 % is missed."""
-
-DEFAULT_DOWN = ScalingRules(
-    stabilization_s=300.0, policies=(ScalingPolicy("Percent", 100, 15.0),), tolerance=0.1
-)
-"""The HPA's scale-down defaults."""
 
 
 def rules_up(behaviour: Behaviour) -> ScalingRules:
@@ -34,6 +28,18 @@ def rules_up(behaviour: Behaviour) -> ScalingRules:
 def rules_down(behaviour: Behaviour) -> ScalingRules:
     """Rules of scaling down: declared, else the defaults."""
     return behaviour.down or DEFAULT_DOWN
+
+
+def tolerated(current: int, wanted: int, behaviour: Behaviour) -> tuple[int, Clip | None]:
+    """The current replicas where the change wanted is within the tolerance of its direction.
+
+    The HPA compares the unrounded need; a whole number of replicas is what the table answers.
+    """
+    rules = rules_up(behaviour) if wanted > current else rules_down(behaviour)
+    if wanted == current or abs(wanted - current) > rules.tolerance * current:
+        return wanted, None
+    text = f"{current} of {wanted} wanted: within the tolerance of {rules.tolerance:.0%}"
+    return current, Clip(Reason.TOLERANCE, current, text)
 
 
 def stabilised(

@@ -20,7 +20,7 @@ class Bounded:
 
 
 def bounded(situation: Situation, target: TargetState, wanted: int, policy: Policy) -> Bounded:
-    """Apply evidence, stabilisation, policies, floor and ceiling, quota, in that order.
+    """Apply evidence, tolerance, stabilisation, policies, floor, ceiling, quota, in that order.
 
     A fewer-replicas answer without evidence becomes the current replicas; the floor holds always,
     and so does the ceiling, except that nothing is removed on missing evidence.
@@ -37,6 +37,8 @@ def bounded(situation: Situation, target: TargetState, wanted: int, policy: Poli
     if thin is not None and replicas < current:
         note(Clip(thin.reason, current, f"{current} of {wanted} wanted: {thin.message}"))
         replicas = current
+    replicas, clip = behaviour.tolerated(current, replicas, scaling.behaviour)
+    note(clip)
     replicas, clip = behaviour.stabilised(
         current, replicas, scaling.behaviour, situation.past, situation.now_s
     )

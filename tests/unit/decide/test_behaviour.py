@@ -105,3 +105,21 @@ def test_a_process_younger_than_the_window_never_scales_down() -> None:
     replicas, clip = behaviour.stabilised(5, 1, Behaviour(), past(since_s=NOW_S - 20), NOW_S)
     assert replicas == 5
     assert clip is not None
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "expected"),
+    [
+        pytest.param(20, 19, 20, id="5 % fewer is within the default 10 %"),
+        pytest.param(20, 18, 20, id="exactly 10 % is within"),
+        pytest.param(20, 17, 17, id="15 % fewer is not"),
+        pytest.param(20, 21, 21, id="upwards the default is none"),
+        pytest.param(1, 0, 0, id="the last replica is a whole one"),
+    ],
+)
+def test_a_change_within_the_tolerance_of_its_direction_is_not_made(
+    current: int, wanted: int, expected: int
+) -> None:
+    replicas, clip = behaviour.tolerated(current, wanted, Behaviour())
+    assert replicas == expected
+    assert (clip is None) == (replicas == wanted)
