@@ -36,7 +36,7 @@ MOST_BYTES = 8 * 2**20
 
 JUDGED = ("CREATE", "UPDATE")
 SHOWN_CAUSES = 16
-WORKERS = 2
+WORKERS = 4
 
 
 class AdmissionServer:

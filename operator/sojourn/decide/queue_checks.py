@@ -57,6 +57,8 @@ def slo_below_floor(proposal: Proposal) -> Finding | None:
     """A lone request, at batch 1 on an idle replica, already takes longer than the SLO."""
     goal = proposal.service.goal
     idle = OperatingPoint(proposal.serving.replica(1), 0.0)
+    if latency_bound.surely_within(idle, goal):
+        return None
     alone = excess(sojourn_at(proposal.serving.queue, idle, goal.probability), goal)
     if alone.ratio <= 1 + 1e-9:
         return None
@@ -77,7 +79,7 @@ def slo_missed_at_peak(proposal: Proposal) -> Finding | None:
     if judged is None or not 0 < proposal.utilisation < 1 - 1e-9:
         return None
     point = _at_peak(proposal, judged.rate_per_s)
-    if _surely_met(point, goal):
+    if latency_bound.surely_within(point, goal):
         return None
     predicted = sojourn_at(proposal.serving.queue, point, goal.probability)
     over = excess(predicted, goal)
@@ -186,16 +188,6 @@ def _at_peak(proposal: Proposal, rate_per_s: float) -> OperatingPoint:
         replicas=proposal.max_replicas * proposal.serving.ranks,
         routing=proposal.service.declaration.traffic.routing,
     )
-
-
-def _surely_met(point: OperatingPoint, goal: LatencyGoal) -> bool:
-    """A bound in closed form clears most services; only the rest is asked of the model."""
-    if goal.first_token_s is not None or goal.output_token_s is not None:
-        return False
-    if latency_bound.loss_at_most(point) > goal.max_blocking:
-        return False
-    limit_s = goal.latency_s
-    return limit_s is None or latency_bound.latency_at_most_s(point, goal.probability) <= limit_s
 
 
 @lru_cache(maxsize=16_384)
