@@ -84,13 +84,14 @@ def _replicas(axes: Axes, trace: Trace) -> None:
     _finish(axes, "replicas")
     axes.set_ylim(0, max(trace.desired, default=1) + 1)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    for at_s, batch in _changes(trace):
+    for number, (at_s, batch) in enumerate(_changes(trace)):
+        # Labels of changes that follow one another closely stand above each other.
+        height = 0.03 + 0.06 * (number % 3)
         axes.annotate(
-            f"max batch {batch}",
-            (at_s, 0.15),
+            f" max batch {batch}",
+            (at_s, height),
+            xycoords=("data", "axes fraction"),
             fontsize="small",
-            rotation=0,
-            color=BLACK,
         )
         axes.axvline(at_s, color=BLACK, linewidth=0.6, linestyle=":")
 
