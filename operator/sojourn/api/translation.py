@@ -174,6 +174,7 @@ def _scaling(spec: ScalingSpec | None) -> facts.Scaling:
         batch_policy=spec.max_batch_policy,
         behaviour=_behaviour(spec.behavior),
         cold_start_s=_seconds(spec.cold_start),
+        priority=spec.priority,
     )
 
 

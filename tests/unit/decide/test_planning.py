@@ -201,3 +201,18 @@ def test_pods_that_cannot_be_placed_are_told_with_the_clusters_words() -> None:
     one = plan(book(), 200, 2, target={"ready_replicas": 1, "blocked": "Unschedulable: 0/4 nodes"})
     assert condition(one, "Ready") == (True, Reason.CAPACITY_BLOCKED)
     assert one.decision.after.replicas == 2
+
+
+def test_littles_law_is_checked_where_the_setting_is_settled() -> None:
+    def seen(running: float, past: Past = builders.LONG_SEEN) -> bool | None:
+        one = book()
+        state = situation(one, 200, 2, past=past)
+        signals = Signals(
+            rate_per_s=Known(200, NOW_S), running=Known(running, NOW_S), waiting=Known(0, NOW_S)
+        )
+        return builders.replan(state, one, signals=signals).report.littles_law_agrees
+
+    # 200/s at a mean near 80 ms keep about 16 requests in the system.
+    assert seen(17) is True
+    assert seen(60) is False
+    assert seen(60, Past(NOW_S - 30)) is None

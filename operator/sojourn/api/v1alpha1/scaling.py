@@ -127,6 +127,12 @@ class ScalingSpec(Part):
         " Default: observed, else from the catalogue.",
         examples=["240s"],
     )
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = Field(
+        0,
+        description="Which service gets the GPUs when a namespace's quota is short: the higher"
+        " number first. Default 0.",
+        examples=[0],
+    )
     rules = (
         Rule(
             "self.minReplicas <= self.maxReplicas",
