@@ -24,7 +24,8 @@ class Evidence:
         failed: questions without an answer, and why.
         by_role: values by pod or workload, under the question's or the answer's role.
         lower: pods of which only completions are counted.
-        wrong: pods by what is wrong with their scrape: stale, short, down, doubled.
+        wrong: pods by what is wrong with their scrape: stale (no recent sample), short (samples
+            are missing), begun (the series begins within the window), down, doubled.
         custom: outcome of ``arrivalRateQuery`` by service.
     """
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from sojourn.engines import Engine, Metric, find
-from sojourn.observe.promql import PromQL, either, labelled
+from sojourn.observe.promql import PromQL, either, labelled, seconds
 from sojourn.observe.settings import ScrapeSettings
 
 
@@ -108,18 +108,24 @@ def _kv_usage(promql: PromQL, engines: list[Engine]) -> str:
 
 
 def _health(promql: PromQL, engines: list[Engine]) -> str:
-    """Only what is wrong: stale, short, down and doubled pods; a healthy fleet answers nothing."""
+    """Only what is wrong with a pod's scrape; a healthy fleet answers nothing."""
     scrape = promql.scrape
     beats = [metric for engine in engines for metric in _heartbeat(engine)]
     ages = either(f"timestamp({promql.gauge(m)})" for m in beats)
     counts = either(f"count_over_time({promql.gauge(m)}[{promql.window}])" for m in beats)
     # One lost scrape is usual; two of four leave a rate of two samples.
     enough = max(2, int(scrape.rate_window_s / scrape.scrape_interval_s) - 1)
+    # Without a sample where the window begins, a rate covers only what came after it: Prometheus
+    # extrapolates over a gap of 1.1 intervals, not over more.
+    head_s = 1.1 * scrape.scrape_interval_s
+    head = f"[{seconds(head_s)}] offset {seconds(scrape.rate_window_s - head_s)}"
+    heads = either(f"last_over_time({promql.gauge(m)}{head})" for m in beats)
     up = promql.once(promql.select("up"))
     copies = f"count by ({promql.pod},instance) ({up}) > 1"
     wrong = {
         "stale": f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}",
         "short": f"max by ({promql.pod}) ({counts}) < {enough}",
+        "begun": f"max by ({promql.pod}) (({counts}) unless ({heads}))",
         "down": f"max by ({promql.pod}) ({up}) == 0",
         "doubled": f"max by ({promql.pod}) ({copies}) and on ({promql.pod}) ({counts})",
     }

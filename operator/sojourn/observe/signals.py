@@ -36,7 +36,8 @@ class View:
         """The pod's series cannot fill the window yet."""
         ready_at_s = pod.ready_at_s or 0.0
         age_s = self.evidence.at_s - ready_at_s
-        return age_s < self.scrape.warm_up_s or self.evidence.has("short", pod.key)
+        short = self.evidence.has("short", pod.key) or self.evidence.has("begun", pod.key)
+        return short or age_s < self.scrape.warm_up_s
 
 
 def engine_signals(view: View) -> Signals:

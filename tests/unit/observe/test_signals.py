@@ -178,9 +178,10 @@ def test_only_young_pods_without_samples_are_an_unfilled_window() -> None:
     assert found.reason is Reason.WINDOW_NOT_FULL
 
 
-def test_a_short_series_of_an_old_pod_is_a_lower_bound_too() -> None:
+@pytest.mark.parametrize("fault", ["short", "begun"])
+def test_a_short_series_of_an_old_pod_is_a_lower_bound_too(fault: str) -> None:
     """Prometheus restarted with an empty window."""
-    seen = evidence({"short": {"a"}}, offered={"a": 5.0})
+    seen = evidence({fault: {"a"}}, offered={"a": 5.0})
     assert rate(seen, pods("a")) == Known(5.0, NOW_S, lower_bound=True)
 
 
@@ -308,7 +309,7 @@ NUMBERS = st.one_of(
 @given(
     offered=st.lists(NUMBERS, min_size=1, max_size=6),
     faults=st.dictionaries(
-        st.sampled_from(["stale", "down", "short", "doubled"]),
+        st.sampled_from(["stale", "down", "short", "begun", "doubled"]),
         st.sets(st.integers(0, 5), max_size=6),
     ),
 )
@@ -326,5 +327,5 @@ def test_whatever_is_missing_a_known_rate_is_finite_and_complete_or_a_lower_boun
     assert found.value >= 0
     if not found.lower_bound:
         assert all(v is not None and math.isfinite(v) for v in offered)
-        doubtful = [faults.get(f, set()) for f in ("stale", "short", "doubled")]
+        doubtful = [faults.get(f, set()) for f in ("stale", "short", "begun", "doubled")]
         assert not any(str(i) in names for at in doubtful for i in at)
