@@ -14,7 +14,11 @@ from sojourn.model.continuous.model import mean_inter_token_s
 SYSTEMS = ("continuous-batching", "continuous-batching-fleet")
 
 _LAWS = {"det": "fixed", "geo": "geometric", "logn": "lognormal"}
-_ROUTINGS = {"random": Routing.RANDOM, "roundrobin": Routing.ROUND_ROBIN, "jsq": Routing.LEAST_LOADED}
+_ROUTINGS = {
+    "random": Routing.RANDOM,
+    "roundrobin": Routing.ROUND_ROBIN,
+    "jsq": Routing.LEAST_LOADED,
+}
 _LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -61,6 +65,11 @@ def predict(row: Mapping[str, Any]) -> dict[str, float]:
     ):
         if latency is not None:
             values |= _metrics(name, latency)
+    if row["inputs"].get("exclusive"):
+        # A prompt in a step of its own does not pay for the decoding requests beside it.
+        inputs = row["inputs"]
+        beside_s = inputs["a"] + inputs["b"] * answer.mean_batch
+        values |= {k: v - beside_s for k, v in values.items() if k.startswith("ttft_")}
     return values
 
 

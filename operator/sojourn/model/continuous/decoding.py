@@ -18,16 +18,16 @@ from sojourn.model.continuous import cells, counts, fluctuation
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.first_token import FirstToken, Found
 from sojourn.model.continuous.machine import Machine
-from sojourn.model.continuous.population import Population
+from sojourn.model.continuous.population import Population, departures_scv
 from sojourn.model.continuous.steps import Atoms
 from sojourn.model.domain import FloatArray
 
 # Growth of the batch by a surplus of arrivals fades near saturation; fitted by the reference
 # method on simulations, see the accuracy table in docs/explanation/continuous-batching.md.
-_GROWTH = 1.4
+_GROWTH = 0.5
 
 # Probability of finding every place taken at which the linear response is no longer trusted.
-_RARELY_FULL = 0.05
+_RARELY_FULL = 0.02
 
 _FEW = np.array([0.0, 0.5, 0.9, 1.0])
 _MANY = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 1.0])
@@ -98,6 +98,10 @@ def decode(
     total_s = _totals_s(machine, stream, people, (first, averages), nodes)
     shares = np.array([one.weight for one in first.found])
     total_s = _aligned(machine, stream, people, (first, averages), (total_s, shares, z_weights))
+    if output.scv == 0:
+        # With equal outputs a place is refilled at most once while a request decodes.
+        most_s = machine.full_step_s * later + machine.prompt_s * (machine.max_batch - 1)
+        total_s = np.minimum(total_s, most_s[:, None])
 
     some = later > 0
     gaps_s = total_s[:, some] / later[some, None]
@@ -135,6 +139,24 @@ def _totals_s(
     return np.array(totals)
 
 
+def _own_step_s(machine: Machine, stream: Arrivals, people: Population, step_s: float) -> float:
+    """Mean step of the own prompt: with it go the prompts that arrived in the step before."""
+    phi, prompt_s = people.phi, machine.prompt_s
+    seen_s = step_s / (1 - phi) + prompt_s * phi / (1 - phi**2)
+    return step_s + prompt_s * (1 + stream.rate_per_s * seen_s)
+
+
+def _split_dispersion(stream: Arrivals) -> float:
+    """Index of dispersion of one replica's arrivals: levelled replicas take them almost in turn."""
+    return stream.dispersion * (1 + 1 / stream.pooled) / 2
+
+
+def _entering(machine: Machine) -> FloatArray:
+    """Prompts that enter beside a request of a full batch, by output length: the others leave."""
+    others = (machine.max_batch - 1) / machine.output.mean
+    return (machine.output.tokens - 1) * min(others, machine.prompts_per_budget)
+
+
 def _surplus_nodes(
     machine: Machine,
     stream: Arrivals,
@@ -144,10 +166,12 @@ def _surplus_nodes(
 ) -> tuple[FloatArray, FloatArray]:
     """Standardised numbers of arriving prompts, by output length: places free, and none free."""
     later = machine.output.tokens - 1
-    regular = 1 - (1 - people.phi) / math.sqrt(stream.dispersion)
-    mean = stream.rate_per_s * later * averages.gap_s
+    regular = 1 - (1 - people.phi) / math.sqrt(_split_dispersion(stream))
+    own_s = _own_step_s(machine, stream, people, averages.step_s)
+    alone = stream.rate_per_s * (later * averages.step_s + own_s)
+    mean = alone / (1 - people.phi)
     free = counts.borel_nodes(mean, min(max(regular, 0.0), 0.999), *nodes)
-    full = counts.borel_nodes(later * machine.prompts_per_full_step, 0.0, *nodes)
+    full = counts.borel_nodes(_entering(machine), 0.0, *nodes)
     return free, full
 
 
@@ -187,7 +211,11 @@ def _aligned(
         machine.per_request_s,
         machine.prompt_s,
     )
-    wanted = np.interp(later, lengths, np.sqrt(fluctuation.variance_s2(output, flow, lengths)))
+    # Whoever arrives during the own prompt step delays the first decoding step.
+    own_s = _own_step_s(machine, stream, people, averages.step_s)
+    start_s2 = machine.prompt_s**2 * stream.rate_per_s * own_s / (1 - people.phi) ** 3
+    variance = fluctuation.variance_s2(output, flow, lengths) + start_s2
+    wanted = np.interp(later, lengths, np.sqrt(variance))
     factor = wanted / np.maximum(np.sqrt(square), 1e-300)
     factor = 1 + trust * (np.clip(factor, 0.5, 2.0) - 1)
     # Nothing decodes faster than empty steps.
@@ -219,15 +247,18 @@ def _decoding_s(
     step_s = averages.step_s + regress * (own_s - averages.step_s)
     if found.full:
         # Places, not arrivals, decide who enters: a plain Poisson number without feedback.
-        mean = later * machine.prompts_per_full_step
-        variance = mean
+        mean = _entering(machine)
+        variance = mean * np.array(
+            [
+                min(1.0, departures_scv(machine.output.scv, steps / machine.output.mean))
+                for steps in later
+            ]
+        )
     else:
-        phi, prompt_s = people.phi, machine.prompt_s
-        seen_s = own_s / (1 - phi) + prompt_s * phi / (1 - phi**2)
-        first_s = own_s + prompt_s * (1 + stream.rate_per_s * seen_s)
+        first_s = _own_step_s(machine, stream, people, own_s)
         alone = stream.rate_per_s * (later * step_s + first_s)
-        mean = alone / (1 - phi)
-        variance = stream.dispersion * alone / (1 - phi) ** 3
+        mean = alone / (1 - people.phi)
+        variance = _split_dispersion(stream) * alone / (1 - people.phi) ** 3
     prompts = np.maximum(0.0, mean[:, None] + np.sqrt(variance)[:, None] * z)
     seconds = (later * step_s)[:, None] + machine.prompt_s * prompts
     return _Decoding(seconds, prompts - mean[:, None])

@@ -10,7 +10,7 @@ from sojourn.model import poisson
 from sojourn.model.continuous import backlog, cells, steps
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.machine import Machine
-from sojourn.model.continuous.population import Population
+from sojourn.model.continuous.population import Population, departures_scv
 from sojourn.model.continuous.steps import Atoms
 from sojourn.model.domain import FloatArray
 
@@ -81,7 +81,7 @@ def _free(machine: Machine, stream: Arrivals, people: Population) -> list[Found]
     busy = max(1 - people.idle, 1e-9)
     groups = cells.split(weights, _CLASS_EDGES)
     shares = np.array([weights[g].sum() for g in groups])
-    kept = shares > _LEAST_WEIGHT
+    kept = shares > min(_LEAST_WEIGHT, float(shares.max()) / 2)
     means = np.array([_mean(decoding[g], weights[g]) for g in groups])[kept]
     shares = shares[kept]
     if steps.is_tight(machine, stream):
@@ -128,10 +128,9 @@ def _queue_waits(
     rate = machine.capacity_per_s * stream.pooled
     prompts = machine.prompt_s * machine.capacity_per_s
     turns = ahead / (machine.max_batch * stream.pooled)
-    scv = machine.output.scv
-    fading = np.maximum(0.0, 1 - turns) if scv < 1 else np.exp(-turns)
-    v = np.maximum((scv + (1 - scv) * fading) * (1 - prompts) ** 2, 0.02)
-    effective = ahead - prompts * (1 - prompts / 2) * (1 - 1 / ahead)
+    v = np.array([departures_scv(machine.output.scv, float(turn)) for turn in turns])
+    v = np.maximum(v * (1 - prompts) ** 2, 0.02)
+    effective = ahead - 0.6 * prompts * (1 - prompts / 2) * (1 - 1 / ahead)
     z, z_weights = cells.normal_nodes(9, 5)
     waits = cells.gamma_quantiles(
         (effective / rate)[:, None], (ahead * v / rate**2)[:, None], z[None, :]

@@ -23,9 +23,14 @@ from sojourn.model.continuous.machine import Machine
 from sojourn.model.continuous.waiting import Waiting
 from sojourn.model.domain import FloatArray
 
-# Share of the clusters' excess dispersion that shows in P(wait); fitted to simulations of 16 rows
-# of prompt-heavy and fixed-length traffic (0 underestimates them, 1 overestimates).
-_BURST_AT_LIMIT = 0.25
+# Share of the clusters' excess dispersion that shows in P(wait), for geometric outputs and what
+# fixed ones add; fitted to our own simulations of 16 prompt-heavy and fixed-length cases.
+_GEOMETRIC_AT_LIMIT = 0.1
+_LONGER_AT_LIMIT = 0.2
+
+_OVERLOAD_FADES = 0.05
+_TURNS_FORGET = 2.0
+_QUEUE_SLOWER = 8
 
 # More states than this are summed in strides: 1000 replicas of batch 4096 have four million.
 _MOST_STATES = 8192
@@ -77,18 +82,22 @@ def population(machine: Machine, stream: Arrivals) -> Population:
     counts, stride = _states(machine.max_batch, stream.pooled)
     decoding, sojourn_s = _stays(machine, counts, rate, phi)
     burst = _burst(stream.dispersion, phi, machine.output.overlap)
+    if load > 1:
+        # Overloaded, visits below the limit are too short for clusters to build up.
+        burst = 1 + (burst - 1) * math.exp((1 - load) / _OVERLOAD_FADES)
     pooled_rate = rate * stream.pooled
     departures = counts[1:] * stream.pooled / sojourn_s[1:]
     logs, log_flow = _log_weights(pooled_rate, departures, burst, stride)
     # The flow into the full batch over the rate out of it; a grid state stands for ``stride``.
     log_limit = log_flow - math.log(machine.capacity_per_s * stream.pooled * stride)
 
-    v = machine.departure_scv
+    v = _queue_scv(machine, load)
     exponent = 2 / (stream.dispersion + v)
     log_load = math.log(load)
     theta = math.exp(exponent * log_load)
     sigma = exponent if abs(log_load) < 1e-7 else math.expm1(exponent * log_load) / (load - 1)
-    sigma *= max(0.1, 1 + _BURST_AT_LIMIT * (burst - 1))
+    at_limit = _GEOMETRIC_AT_LIMIT + _LONGER_AT_LIMIT * (2 * machine.output.overlap - 1)
+    sigma *= max(0.1, 1 + max(0.0, at_limit) * (burst - 1))
     places = None if machine.places is None else machine.places * stream.pooled
     every = Waiting(theta, places)
     log_full = log_limit + math.log(sigma) + every.log_total()
@@ -142,6 +151,25 @@ def _stays(
         stay_s = seen_s / 2 + own_s / (1 - phi) + decode_s
         share = decode_s / stay_s
     return counts * share, stay_s
+
+
+def _queue_scv(machine: Machine, load: float) -> float:
+    """Variability v of the work per departure over the time in which the queue forgets.
+
+    Outputs more variable than geometric show it only over many turns of the batch; over a few, the
+    departures of many independent requests look like a Poisson process.
+    """
+    scv = machine.output.scv
+    if scv <= 1:
+        return machine.departure_scv
+    turns = 1 / (machine.max_batch * max((1 - load) ** 2, 1e-6))
+    return machine.departure_scv / scv * departures_scv(scv, turns / _QUEUE_SLOWER)
+
+
+def departures_scv(scv: float, turns: float) -> float:
+    """Index of dispersion of a full batch's departures over ``turns`` lifetimes of a request."""
+    fading = max(0.0, 1 - turns) if scv < 1 else math.exp(-turns / _TURNS_FORGET)
+    return scv + (1 - scv) * fading
 
 
 def _burst(dispersion: float, phi: float, overlap: float) -> float:

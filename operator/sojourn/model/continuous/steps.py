@@ -66,8 +66,9 @@ def untight(
     lengths = step_s[:, None] + machine.prompt_s * prompts
     others, shares = _companions(stream.rate_per_s * lengths)
     # Residuals are shifted from group to group: equal nodes would pile up at the same times.
-    shift = (np.arange(step_s.size)[:, None] * _GOLDEN) % 1
-    rest = (np.arange(_RESIDUALS)[None, :] + shift) / _RESIDUALS
+    shift = (0.5 + np.arange(step_s.size)[:, None] * _GOLDEN) % 1
+    residuals = _RESIDUALS if step_s.size > 6 else 4 * _RESIDUALS
+    rest = (np.arange(residuals)[None, :] + shift) / residuals
     values = (
         rest[:, None, None, :] * lengths[:, :, None, None]
         + step_s[:, None, None, None]
