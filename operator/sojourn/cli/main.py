@@ -12,6 +12,7 @@ import typer
 from sojourn.cli import exits
 from sojourn.cli.command import command
 from sojourn.cli.completion import COMPLETE_VARIABLE, completion
+from sojourn.cli.curve import CurveOptions, curve
 from sojourn.cli.names import SearchOptions, gpus, models
 from sojourn.cli.plan import PlanOptions, plan
 
@@ -41,6 +42,7 @@ def options(
 
 
 command(app, PlanOptions)(plan)
+command(app, CurveOptions)(curve)
 command(app, SearchOptions)(models)
 command(app, SearchOptions)(gpus)
 

@@ -26,7 +26,8 @@ def seconds(value: float | None) -> str:
     """A duration."""
     if value is None or math.isnan(value):
         return DASH
-    return format_duration(value)
+    # What is shorter than half a microsecond is nothing to anybody who reads this.
+    return format_duration(0.0 if abs(value) < 5e-7 else value)
 
 
 def rate(value: float | None) -> str:
