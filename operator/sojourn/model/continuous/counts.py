@@ -9,7 +9,7 @@ from sojourn.model.continuous import cells
 from sojourn.model.domain import FloatArray
 
 # Beyond this, every c-th point is as good as equally spaced.
-_MOST_TURNS = 12
+MOST_TURNS = 12
 
 
 def law(means: FloatArray, size: int, turns: int = 1, *, from_arrival: bool = False) -> FloatArray:
@@ -23,7 +23,7 @@ def law(means: FloatArray, size: int, turns: int = 1, *, from_arrival: bool = Fa
     """
     if turns == 1:
         return poisson.pmf(means, size)
-    turns = min(turns, _MOST_TURNS)
+    turns = min(turns, MOST_TURNS)
     points = poisson.pmf(np.asarray(means) * turns, size * turns)
     positions = np.arange(size * turns)[:, None]
     counted = np.arange(size)[None, :]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sojourn.model import poisson
-from sojourn.model.continuous import backlog, cells, steps
+from sojourn.model.continuous import backlog, cells, steps, turns
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.machine import Machine
 from sojourn.model.continuous.population import Population, departures_scv
@@ -103,7 +103,10 @@ def _tight_laws(
     for group in cells.split(shares, _TIGHT_EDGES):
         decoding = _mean(means[group], shares[group])
         step_s = machine.fixed_s + machine.per_request_s * decoding
-        law = backlog.first_token(machine, stream, step_s, decoding, busy)
+        if stream.turns > 1 and machine.prompts_per_budget >= 1:
+            law = turns.first_token(machine, stream, step_s)
+        else:
+            law = backlog.first_token(machine, stream, step_s, decoding, busy)
         laws += [law] * means[group].size
     return laws
 
@@ -127,8 +130,8 @@ def _queue_waits(
     ahead = people.waiting.quantiles((edges[1:] + edges[:-1]) / 2) + 1
     rate = machine.capacity_per_s * stream.pooled
     prompts = machine.prompt_s * machine.capacity_per_s
-    turns = ahead / (machine.max_batch * stream.pooled)
-    v = np.array([departures_scv(machine.output.scv, float(turn)) for turn in turns])
+    lifetimes = ahead / (machine.max_batch * stream.pooled)
+    v = np.array([departures_scv(machine.output.scv, one) for one in lifetimes.tolist()])
     v = np.maximum(v * (1 - prompts) ** 2, 0.02)
     effective = ahead - 0.6 * prompts * (1 - prompts / 2) * (1 - 1 / ahead)
     z, z_weights = cells.normal_nodes(9, 5)
