@@ -21,6 +21,9 @@ _GRID = 8
 _MOST_STATES = 240
 _RESIDUALS = 8
 
+# The chain is followed from empty until a round of steps changes nothing.
+_ROUND, _MOST_ROUNDS = 16, 120
+
 
 @dataclass(frozen=True)
 class _Grid:
@@ -85,11 +88,16 @@ def _stationary(grid: _Grid, stream: Arrivals, lengths: FloatArray) -> FloatArra
         np.add.at(
             moves, (backlog, np.minimum(rest + k * grid.prompt, grid.states - 1)), joined[:, k]
         )
-    # Powers of two of the transition matrix: 256 steps forget the start at any usable load.
-    for _ in range(8):
-        moves = moves @ moves
-        moves /= moves.sum(1, keepdims=True)
-    return np.asarray(moves[0])
+    law = np.zeros(grid.states)
+    law[0] = 1.0
+    for _ in range(_MOST_ROUNDS):
+        later = law
+        for _ in range(_ROUND):
+            later = later @ moves
+        if np.abs(later - law).max() < 1e-9:
+            break
+        law = later
+    return np.asarray(later / later.sum())
 
 
 def _own(

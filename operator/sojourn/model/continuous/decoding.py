@@ -107,8 +107,11 @@ def decode(
     gaps_s = total_s[:, some] / later[some, None]
     gaps = Atoms(gaps_s.ravel(), (shares[:, None, None] * pairs[some]).ravel())
     values, weights = [], []
-    for one, seconds in zip(first.found, total_s, strict=True):
-        firsts_s, cuts = _first_nodes(one, float((seconds * pairs).sum()))
+    usual_s = float(
+        ((shares @ total_s.reshape(shares.size, -1)).reshape(pairs.shape) * pairs).sum()
+    )
+    firsts = _first_nodes(first, usual_s)
+    for one, seconds, (firsts_s, cuts) in zip(first.found, total_s, firsts, strict=True):
         values.append((firsts_s[:, None, None] + seconds).ravel())
         weights.append(one.weight * (cuts[:, None, None] * pairs).ravel())
     return Decoded(Atoms(np.concatenate(values), np.concatenate(weights)), gaps), averages
@@ -264,12 +267,18 @@ def _decoding_s(
     return _Decoding(seconds, prompts - mean[:, None])
 
 
-def _first_nodes(found: Found, decoding_s: float) -> tuple[FloatArray, FloatArray]:
-    """The time to first token as a few nodes: more where it is a large part of the whole."""
-    atoms = found.first_token
-    if found.full:
+def _first_nodes(first: FirstToken, decoding_s: float) -> list[tuple[FloatArray, FloatArray]]:
+    """Each class's time to first token as a few nodes, more where it is a large part of all."""
+    condensed: dict[int, tuple[FloatArray, FloatArray]] = {}
+    for one in first.found:
+        atoms = one.first_token
+        if id(atoms) in condensed:
+            # Neighbouring classes may share one law.
+            continue
         edges = _QUEUE
-    else:
-        mean_s = float(atoms.values_s @ atoms.weights)
-        edges = _MANY if mean_s > 0.05 * decoding_s else _FEW
-    return cells.condense(atoms.values_s, atoms.weights, edges), np.diff(edges)
+        if not one.full:
+            mean_s = float((atoms.values_s * atoms.weights).sum())
+            edges = _MANY if mean_s > 0.05 * decoding_s else _FEW
+        nodes = cells.condense(atoms.values_s, atoms.weights, edges)
+        condensed[id(atoms)] = (nodes, np.diff(edges))
+    return [condensed[id(one.first_token)] for one in first.found]
