@@ -53,7 +53,10 @@ class Loop:
             if held != was_held:
                 log.info("lease %s", "taken: this process acts" if held else "not held: watching")
             was_held = held
-            self._metrics.leader.set(float(held))
+            if held:
+                self._metrics.leader.set(1.0)
+            else:
+                self._metrics.lease_lost()
             await asyncio.sleep(self._retry_s)
 
     async def run(self) -> None:

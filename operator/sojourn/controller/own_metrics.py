@@ -36,7 +36,7 @@ class OwnMetrics:
         self.writes = Counter("sojourn_writes", "Writes by kind", ["kind"], registry=self.registry)
         self.desired = Gauge(
             "sojourn_desired_replicas",
-            "Replicas wanted, for an HPA or KEDA when actuation is Metric",
+            "Replicas wanted, for an HPA or KEDA; absent while a service is held",
             ["namespace", "name"],
             registry=self.registry,
         )
@@ -76,13 +76,19 @@ class OwnMetrics:
             registry=self.registry,
         )
 
+    def lease_lost(self) -> None:
+        """Take back what only the holder of the lease may say."""
+        self.leader.set(0.0)
+        self.desired.clear()
+
     def ticked(self, applied: Iterable[Applied]) -> None:
         """Count one tick's decisions and writes."""
         self.desired.clear()
         for done in applied:
             decision = done.plan.decision
             self.decisions.labels(decision.row).inc()
-            if decision.after.replicas is not None:
+            # A held service has no fresh answer: without a value an HPA keeps what runs.
+            if decision.after.replicas is not None and decision.row is not Reason.HOLD:
                 self.desired.labels(*done.plan.ref.key).set(decision.after.replicas)
             for kind, happened in (
                 ("scale", done.scaled),

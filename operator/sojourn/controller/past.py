@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sojourn.act.execute import Applied
 from sojourn.decide import calibration
+from sojourn.facts.declaration import Actuation
 from sojourn.facts.plan import Plan
 from sojourn.facts.reading import Known
 from sojourn.facts.reasons import Reason
@@ -34,7 +35,8 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
     past = replace(
         past,
         recommendations=_recent_recommendations(past, plan, now_s),
-        scale_events=tuple(e for e in past.scale_events if now_s - e.at_s < LONGEST_WINDOW_S),
+        scale_events=_recent_events(past, plan, now_s),
+        replicas=plan.decision.before.replicas,
         rates=_recent_rates(past, plan, now_s),
         batch_wanted_since_s=_wanted_since(past, plan, now_s),
     )
@@ -44,6 +46,17 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
     if applied.batch_written:
         past = replace(past, batch_changed_at_s=now_s, batch_wanted_since_s=None)
     return past
+
+
+def _recent_events(past: Past, plan: Plan, now_s: float) -> tuple[ScaleEvent, ...]:
+    """Scale events, with what an HPA did on our metric since the last tick."""
+    kept = tuple(e for e in past.scale_events if now_s - e.at_s < LONGEST_WINDOW_S)
+    service, now = plan.service, plan.decision.before.replicas
+    if service is None or service.declaration.scaling.actuation is not Actuation.METRIC:
+        return kept
+    if past.replicas is None or now is None or now == past.replicas:
+        return kept
+    return (*kept, ScaleEvent(now_s, now - past.replicas))
 
 
 def with_sample(past: Past, situation: Situation) -> Past:

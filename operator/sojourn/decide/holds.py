@@ -60,16 +60,22 @@ def held(situation: Situation) -> Held | None:
 
 
 def not_written(situation: Situation, target: TargetState) -> Held | None:
-    """Why a decision is reported and not written: conflict, mode or actuation."""
+    """Why a decision is reported and nothing of it written: conflict or mode."""
     scaling = situation.service.declaration.scaling
     if target.other_owners:
         owners = ", ".join(target.other_owners)
         return Held(Reason.TARGET_CONFLICT, f"the target is also scaled by {owners}")
     if scaling.mode is Mode.RECOMMEND:
         return Held(Reason.RECOMMEND, "spec.scaling.mode is Recommend")
-    if scaling.actuation is Actuation.METRIC:
-        return Held(Reason.RECOMMEND, "spec.scaling.actuation is Metric: an HPA writes the scale")
     return None
+
+
+def scale_not_written(situation: Situation, target: TargetState) -> Held | None:
+    """Why replicas are not written; with Metric actuation max batch still may be."""
+    if situation.service.declaration.scaling.actuation is Actuation.METRIC:
+        text = "spec.scaling.actuation is Metric: an HPA writes the scale"
+        return not_written(situation, target) or Held(Reason.RECOMMEND, text)
+    return not_written(situation, target)
 
 
 def no_scale_down(situation: Situation, target: TargetState, window_s: float) -> Held | None:

@@ -74,7 +74,7 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
     bounded = bounds.bounded(situation, target, row.replicas, course.policy)
     wish = batches.wish(live, target.max_batch, course.sizing)
     move = batch_loop.move(situation, target, wish, course.policy)
-    unwritten = holds.not_written(situation, target)
+    unwritten = holds.scale_not_written(situation, target)
     decision = _decision(course, row, bounded, move, unwritten)
     changes = decision.after.replicas != target.spec_replicas
     outcome = report.Outcome(
@@ -93,7 +93,7 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
         report=survey.figures(course),
         conditions=report.conditions(outcome),
         write_replicas=changes and unwritten is None,
-        write_max_batch=move.write and unwritten is None,
+        write_max_batch=move.write and holds.not_written(situation, target) is None,
         container=target.container,
         ready_replicas=target.ready_replicas,
         findings=findings,
@@ -131,7 +131,7 @@ def _held_plan(
     if target is not None:
         before = Setting(target.spec_replicas, target.max_batch)
         bounded = bounds.floor_only(situation, target)
-        unwritten = holds.not_written(situation, target)
+        unwritten = holds.scale_not_written(situation, target)
     off = hold.reason in (Reason.PAUSED, Reason.MODE_OFF)
     rises = target is not None and bounded.replicas > target.spec_replicas and not off
     after = replace(before, replicas=bounded.replicas) if rises else before

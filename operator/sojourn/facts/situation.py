@@ -146,6 +146,7 @@ class Past:
         service_samples: the live engine's pairs of concurrency and time, oldest first.
         batch_changed_at_s: last change of max batch; None if none is known.
         batch_wanted_since_s: since when another max batch has been wanted.
+        replicas: what the scale asked for at the last tick; None before the first.
     """
 
     since_s: float
@@ -155,6 +156,7 @@ class Past:
     service_samples: tuple[ServiceSample, ...] = ()
     batch_changed_at_s: float | None = None
     batch_wanted_since_s: float | None = None
+    replicas: int | None = None
 
 
 @dataclass(frozen=True)
