@@ -13,6 +13,7 @@ from sojourn.cli import exits
 from sojourn.cli.command import command
 from sojourn.cli.completion import COMPLETE_VARIABLE, completion
 from sojourn.cli.curve import CurveOptions, curve
+from sojourn.cli.explain import ExplainOptions, explain
 from sojourn.cli.names import SearchOptions, gpus, models
 from sojourn.cli.plan import PlanOptions, plan
 
@@ -43,6 +44,7 @@ def options(
 
 command(app, PlanOptions)(plan)
 command(app, CurveOptions)(curve)
+command(app, ExplainOptions)(explain)
 command(app, SearchOptions)(models)
 command(app, SearchOptions)(gpus)
 

@@ -80,7 +80,7 @@ class Outlook:
         replica = self.serving.service.replica
         if self.sized is None or self.sized.replicas < 1 or not isinstance(replica, DynamicReplica):
             return None
-        share = self.rate_per_s / self.sized.replicas
+        share = self.rate_per_s / self.sized.replicas / self.serving.ranks
         return str(stability.regime(share, replica.service, self.sized.batch))
 
 
@@ -120,7 +120,7 @@ def outlook(subject: Subject, rate_per_s: float) -> Outlook:
         findings = (*findings, *admission.admit(proposal)[:1])
         nothing = cost(serving, 0, rate_per_s, lengths)
         return Outlook(serving, rate_per_s, None, None, findings, lengths, nothing)
-    sized = sizing.size(serving.queue, batches.constraint_of(serving.service), rate_per_s)
+    sized = size(serving, rate_per_s)
     return Outlook(
         serving=serving,
         rate_per_s=rate_per_s,
@@ -132,6 +132,14 @@ def outlook(subject: Subject, rate_per_s: float) -> Outlook:
     )
 
 
+def size(serving: Serving, rate_per_s: float) -> Sizing:
+    """Least replicas at a rate; data-parallel ranks share a replica's requests evenly."""
+    constraint = batches.constraint_of(serving.service)
+    sized = sizing.size(serving.queue, constraint, rate_per_s / serving.ranks)
+    per_replica = sized.rate_per_replica_per_s * serving.ranks
+    return replace(sized, rate_per_replica_per_s=per_replica)
+
+
 def answer(serving: Serving, rate_per_s: float, sized: Sizing) -> Sojourn | None:
     """The model's answer with the replicas and the batch of a sizing."""
     if sized.replicas < 1:
@@ -139,7 +147,7 @@ def answer(serving: Serving, rate_per_s: float, sized: Sizing) -> Sojourn | None
     point = OperatingPoint(
         serving.replica(sized.batch),
         rate_per_s,
-        sized.replicas,
+        sized.replicas * serving.ranks,
         serving.service.declaration.traffic.routing,
     )
     return serving.queue.sojourn(point, levels(serving.service.goal))
@@ -195,17 +203,16 @@ def spans(subject: Subject, low_per_s: float, high_per_s: float) -> Iterator[Spa
         card = serving.service.gpu.name
         raise UsageError(f"{subject.name} would not start on {card}: plan one rate to see why")
     lengths = lengths_of(subject.declaration.traffic, subject.profile)
-    constraint = batches.constraint_of(serving.service)
     start = low_per_s
     while start < high_per_s:
-        here = sizing.size(serving.queue, constraint, start)
+        here = size(serving, start)
         # A hair above the breakpoint: at it, the replicas are still the fewer ones.
         end = max(1, here.replicas) * here.rate_per_replica_per_s
         if end <= start * (1 + 1e-9):
-            here = sizing.size(serving.queue, constraint, start * (1 + 1e-6))
+            here = size(serving, start * (1 + 1e-6))
             end = here.replicas * here.rate_per_replica_per_s
         end = min(high_per_s, end) if math.isfinite(end) and end > start else high_per_s
-        top = sizing.size(serving.queue, constraint, end)
+        top = size(serving, end)
         yield Span(
             start,
             end,

@@ -16,10 +16,11 @@ from sojourn.cli import text
 from sojourn.cli.exits import UsageError
 from sojourn.cli.outlook import Outlook, levels
 from sojourn.cli.table import Column, Table
-from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint
+from sojourn.facts.replica import DynamicReplica, OperatingPoint
 from sojourn.facts.service_time import BatchServiceTime, LinearServiceTime
 from sojourn.facts.sojourn import Sojourn
 from sojourn.model import objective, service_time, stability, surrogate
+from sojourn.plot import curves
 from sojourn.units import format_duration, format_rate
 
 PROFILED = (1, 8, 32)
@@ -59,7 +60,7 @@ def steps(look: Outlook) -> tuple[Step, ...]:
 
 def _share(look: Outlook) -> float:
     assert look.sized is not None
-    return look.rate_per_s / look.sized.replicas
+    return look.rate_per_s / look.sized.replicas / look.serving.ranks
 
 
 def _candidates(look: Outlook) -> list[int]:
@@ -75,27 +76,15 @@ def _answer(look: Outlook, batch: int) -> Sojourn:
     assert look.sized is not None
     serving = look.serving
     routing = serving.service.declaration.traffic.routing
-    point = OperatingPoint(serving.replica(batch), look.rate_per_s, look.sized.replicas, routing)
+    point = OperatingPoint(
+        serving.replica(batch), look.rate_per_s, look.sized.replicas * serving.ranks, routing
+    )
     return serving.queue.sojourn(point, levels(look.goal))
 
 
 def law_of(look: Outlook) -> BatchServiceTime:
     """T(B): of a batch, or of one request when B run together."""
-    replica = look.serving.service.replica
-    if isinstance(replica, DynamicReplica):
-        return replica.service
-    return request_law(replica)
-
-
-def request_law(replica: ContinuousReplica) -> LinearServiceTime:
-    """Time of one request when n run together: its prompt, and a step for each of its tokens."""
-    steps_count, iteration = replica.output.mean, replica.iteration
-    prompt_s = iteration.per_prompt_token_s * replica.prompt_tokens
-    return LinearServiceTime(
-        fixed_s=steps_count * iteration.fixed_s,
-        # Each of the n requests stretches the others' steps by its own prompt once.
-        per_request_s=steps_count * iteration.per_request_s + prompt_s,
-    )
+    return curves.law_of(look.serving.service.replica)
 
 
 def _profile(look: Outlook) -> Step:

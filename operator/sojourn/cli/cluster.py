@@ -1,0 +1,116 @@
+"""A cluster as the person at the terminal reaches it: kubeconfig, namespace, single questions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from sojourn.act.kube import Kube, Request
+from sojourn.cli.cluster_options import ClusterOptions
+from sojourn.errors import ClusterUnavailable
+
+T = TypeVar("T")
+
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One object, or why there is none: ``status`` is the API's HTTP status, None without one."""
+
+    body: dict[str, Any] | None
+    why: str = ""
+    status: int | None = None
+
+    @property
+    def missing(self) -> bool:
+        """The API server says that it does not exist."""
+        return self.status == 404
+
+    @property
+    def forbidden(self) -> bool:
+        """The API server says that we may not read it."""
+        return self.status in (401, 403)
+
+
+class Cluster:
+    """Questions to one cluster."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def ask(self, path: str) -> Answer:
+        """GET a path; a refusal is an answer too.
+
+        Raises:
+            ClusterUnavailable: the API server does not answer at all.
+        """
+        return await self.send(Request("GET", path))
+
+    async def send(self, request: Request) -> Answer:
+        """Send one request; a refusal is an answer too.
+
+        Raises:
+            ClusterUnavailable: the API server does not answer at all.
+        """
+        try:
+            return Answer(await self._kube.call(request))
+        except ClusterUnavailable as exc:
+            if exc.status is None:
+                raise
+            return Answer(None, exc.why, exc.status)
+
+
+def config_files(options: ClusterOptions) -> str | None:
+    """The kubeconfig to use, as kubectl chooses it; None means that of the pod."""
+    if options.kubeconfig is not None:
+        return str(options.kubeconfig)
+    if os.environ.get("KUBECONFIG"):
+        return os.environ["KUBECONFIG"]
+    usual = Path.home() / ".kube" / "config"
+    return str(usual) if usual.is_file() else None
+
+
+def namespace_of(options: ClusterOptions) -> str:
+    """The namespace asked for, else that of the kubeconfig's current context, else default."""
+    if options.namespace is not None:
+        return options.namespace
+    for path in (config_files(options) or "").split(os.pathsep):
+        try:
+            content = yaml.safe_load(Path(path).read_text()) if path else None
+        except (OSError, yaml.YAMLError):
+            continue
+        if not isinstance(content, dict):
+            continue
+        for context in content.get("contexts") or ():
+            if context.get("name") == content.get("current-context"):
+                return str((context.get("context") or {}).get("namespace") or "default")
+    return "default"
+
+
+def run(options: ClusterOptions, work: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Connect, do the work, close.
+
+    Raises:
+        ClusterUnavailable: no configuration, or no answer.
+    """
+
+    async def connected() -> T:
+        files = config_files(options)
+        if files is None and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+            raise ClusterUnavailable(
+                "cluster configuration", "no kubeconfig found: give --kubeconfig or set KUBECONFIG"
+            )
+        kube = await Kube.connect(files, TIMEOUT_S)
+        try:
+            return await work(Cluster(kube))
+        finally:
+            await kube.close()
+
+    return asyncio.run(connected())
