@@ -15,7 +15,7 @@ from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import TargetState
 from sojourn.observe import target
-from sojourn.observe.pods import Pods, workload_of
+from sojourn.observe.pods import Pods
 from sojourn.observe.records import (
     Autoscaler,
     Body,
@@ -136,30 +136,24 @@ class ClusterState:
         workload = self._workload(declaration)
         if workload is None:
             return Pods(namespace)
-        records = list(self._pods_under(workload.identity.uid))
-        live = tuple(record.pod for record in records if not record.finished)
-        names = {pod.name for pod in live}
-        gone = self._departed.get(workload.identity.uid, ())
-        workloads = {workload_of(pod.name) for pod in live}
-        shared = (w for w in workloads if len(self._workload_owners.get((namespace, w), ())) > 1)
-        return Pods(
-            namespace=namespace,
-            live=live,
-            departed=tuple(name for name in gone if name not in names),
-            ambiguous=frozenset(shared),
-        )
+        records = [r for r in self._pods_under(workload.identity.uid) if not r.finished]
+        departed: tuple[str, ...] = ()
+        if gone := self._departed.get(workload.identity.uid):
+            names = {record.identity.name for record in records}
+            departed = tuple(name for name in gone if name not in names)
+        return self._pods(namespace, records, departed)
 
     def selected_pods(self, namespace: str, labels: tuple[str, ...]) -> Pods:
         """Pods that carry all of ``labels`` (``key=value``): for targets of kinds not watched."""
         wanted = set(labels)
         found = (
-            record.pod
+            record
             for key, record in self._records.items()
             if key[0] == "Pod" and key[1] == namespace
             if isinstance(record, PodRecord) and not record.finished
             if wanted.issubset(record.labels)
         )
-        return Pods(namespace, live=tuple(found))
+        return self._pods(namespace, list(found), ())
 
     def quota_replicas(self, declaration: Declaration) -> int | None:
         """Replicas the namespace's quotas leave room for; None when none is known to bind."""
@@ -182,6 +176,17 @@ class ClusterState:
             node.allocatable.get(resource, 0.0)
             for node in nodes
             if node.schedulable and (not wanted or wanted.intersection(node.products))
+        )
+
+    def _pods(self, namespace: str, records: list[PodRecord], departed: tuple[str, ...]) -> Pods:
+        workloads = frozenset(record.workload for record in records)
+        owners = self._workload_owners
+        return Pods(
+            namespace=namespace,
+            live=tuple(record.pod for record in records),
+            departed=departed,
+            workloads=workloads,
+            ambiguous=frozenset(w for w in workloads if len(owners.get((namespace, w), ())) > 1),
         )
 
     def _workload(self, declaration: Declaration) -> Workload | None:
@@ -215,7 +220,7 @@ class ClusterState:
         elif identity.owner_uid:
             self._children[identity.owner_uid].add(key)
         if isinstance(record, PodRecord):
-            self._count_owner(identity, +1)
+            self._count_owner(record, +1)
 
     def _unlink(self, key: Key, record: Record) -> None:
         identity = record.identity
@@ -226,7 +231,7 @@ class ClusterState:
         elif identity.owner_uid:
             _discard(self._children, identity.owner_uid, key)
         if isinstance(record, PodRecord):
-            self._count_owner(identity, -1)
+            self._count_owner(record, -1)
 
     def _remove(self, key: Key) -> None:
         record = self._records.pop(key, None)
@@ -249,8 +254,8 @@ class ClusterState:
             return owner.identity.owner_uid
         return identity.owner_uid if owner is not None else ""
 
-    def _count_owner(self, identity: Identity, change: int) -> None:
-        workload = workload_of(identity.name)
+    def _count_owner(self, record: PodRecord, change: int) -> None:
+        identity, workload = record.identity, record.workload
         # The ReplicaSets of a Deployment come and go under its name and are one owner.
         ours = identity.owner_kind == "ReplicaSet" and identity.owner_name != workload
         owner = "Deployment" if ours else f"{identity.owner_kind} {identity.owner_name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from sojourn.observe.promql import WORKLOAD_PATTERN
 
@@ -60,15 +61,17 @@ class Pods:
         live: all that exist.
         departed: names of the last ones that went: their counts of the window still belong to the
             demand, or every scale-down would look like a drop of the load.
-        ambiguous: workload names shared with pods of another owner.
+        workloads: what the live pods' names tell of their workload; one name as a rule.
+        ambiguous: those of them shared with pods of another owner.
     """
 
     namespace: str
     live: tuple[Pod, ...] = ()
     departed: tuple[str, ...] = ()
+    workloads: frozenset[str] = frozenset()
     ambiguous: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def serving(self) -> tuple[Pod, ...]:
         """Pods that serve."""
         return tuple(pod for pod in self.live if pod.serves)

@@ -21,6 +21,7 @@ from urllib3.exceptions import ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from sojourn.errors import MetricsUnavailable
+from sojourn.observe.quiet_collector import collector_paused
 from sojourn.observe.session import Answer, GuardedSession, credentials
 from sojourn.observe.settings import PrometheusSettings
 
@@ -103,7 +104,8 @@ class PrometheusSource:
         if session.answer.partial:
             raise MetricsUnavailable(f"the answer is partial: {session.answer.partial}")
         self.clock_skew_s = session.answer.clock_skew_s
-        return _series(result)
+        with collector_paused():
+            return _series(result)
 
     def _client(self) -> tuple[PrometheusConnect, GuardedSession]:
         if not hasattr(self._local, "client"):

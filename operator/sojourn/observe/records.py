@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sojourn.errors import UnitError
-from sojourn.observe.pods import Pod
+from sojourn.observe.pods import Pod, workload_of
 from sojourn.units import parse_quantity
 
 Body = Mapping[str, Any]
@@ -35,10 +35,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class PodRecord:
-    """A pod; ``finished`` when it has ended for good."""
+    """A pod; ``finished`` when it has ended for good, ``workload`` what its name tells."""
 
     identity: Identity
     pod: Pod
+    workload: str
     labels: tuple[str, ...]
     finished: bool
 
@@ -155,6 +156,7 @@ def _pod(body: Body) -> PodRecord:
     return PodRecord(
         identity=identity,
         pod=pod,
+        workload=sys.intern(workload_of(identity.name)),
         labels=tuple(sys.intern(f"{key}={value}") for key, value in labels),
         finished=status.get("phase") in ("Succeeded", "Failed"),
     )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 from sojourn.engines import Engine
 from sojourn.facts.reading import Known, Reading, Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Signals
 from sojourn.observe.evidence import Evidence
-from sojourn.observe.pods import Pod, Pods, workload_of
+from sojourn.observe.pods import Pod, PodKey, Pods
 from sojourn.observe.queries import Question
 from sojourn.observe.settings import ScrapeSettings
 
@@ -32,12 +33,20 @@ class View:
     evidence: Evidence
     scrape: ScrapeSettings
 
-    def young(self, pod: Pod) -> bool:
-        """The pod's series cannot fill the window yet."""
-        ready_at_s = pod.ready_at_s or 0.0
-        age_s = self.evidence.at_s - ready_at_s
-        short = self.evidence.has("short", pod.key) or self.evidence.has("begun", pod.key)
-        return short or age_s < self.scrape.warm_up_s
+    @cached_property
+    def serving(self) -> tuple[tuple[Pod, PodKey], ...]:
+        """Pods that serve, with their keys."""
+        return tuple((pod, pod.key) for pod in self.pods.serving)
+
+    @cached_property
+    def young(self) -> frozenset[PodKey]:
+        """Pods whose series cannot fill the window yet."""
+        wrong = self.evidence.wrong
+        short = wrong.get("short", set()) | wrong.get("begun", set())
+        old_at_s = self.evidence.at_s - self.scrape.warm_up_s
+        return frozenset(
+            key for pod, key in self.serving if (pod.ready_at_s or 0.0) > old_at_s or key in short
+        )
 
 
 def engine_signals(view: View) -> Signals:
@@ -91,7 +100,7 @@ def _offered(view: View) -> Reading:
     gone = ((view.pods.namespace, name) for name in (*view.pods.departed, *leaving))
     counted = (offered.get(key, 0.0) for key in gone if not view.evidence.has("stale", key))
     total = reading.value + sum(value for value in counted if math.isfinite(value))
-    incomplete = reading.lower_bound or any(p.key in view.evidence.lower for p in view.pods.serving)
+    incomplete = reading.lower_bound or any(key in view.evidence.lower for _, key in view.serving)
     # Noise of a fitted slope can take an idle service a hair below zero.
     return Known(max(total, 0.0), reading.at_s, lower_bound=incomplete)
 
@@ -109,19 +118,19 @@ def _kv_usage(view: View) -> Reading:
     if not isinstance(reading, Known):
         return reading
     usage = view.evidence.values(Question.KV_USAGE.value)
-    seen = [usage[p.key] for p in view.pods.serving if _usable(usage.get(p.key), floor=0.0)]
+    seen = [usage[key] for _, key in view.serving if _usable(usage.get(key))]
     return Known(max(seen, default=0.0), reading.at_s, lower_bound=reading.lower_bound)
 
 
 def _summed(view: View, role: str, question: Question) -> Reading:
     """Sum over the serving pods, if enough of them were seen."""
-    evidence, serving = view.evidence, view.pods.serving
+    evidence, serving = view.evidence, view.serving
     for asked in (Question.HEALTH, question):
         if asked in evidence.failed:
             return Unknown(Reason.PROMETHEUS_UNAVAILABLE, evidence.failed[asked])
     if not serving:
         return Unknown(Reason.NO_SERIES, "no pod serves: only a gateway could see requests")
-    doubled = [pod for pod in serving if evidence.has("doubled", pod.key)]
+    doubled = [pod for pod, key in serving if evidence.has("doubled", key)]
     if doubled:
         return Unknown(
             Reason.DUPLICATE_SERIES,
@@ -129,35 +138,39 @@ def _summed(view: View, role: str, question: Question) -> Reading:
             "differ in the operator's replica labels",
         )
     floor = -math.inf if question is Question.OFFERED else 0.0
-    total, young, missing = 0.0, 0, []
-    for pod in serving:
-        value = _value(view, role, pod)
-        young += view.young(pod)
-        if _usable(value, floor) and not evidence.has("stale", pod.key):
-            total += value or 0.0
+    values, stale = _values(view, role), evidence.wrong.get("stale", ())
+    total, missing = 0.0, []
+    for pod, key in serving:
+        value = values.get(key)
+        if value is None or not floor <= value < math.inf or value == -math.inf or key in stale:
+            missing.append((pod, key))
         else:
-            missing.append(pod)
-    late = [pod for pod in missing if not view.young(pod)]
+            total += value
+    late = [pod for pod, key in missing if key not in view.young]
     seen = len(serving) - len(missing)
-    if seen < view.scrape.min_coverage * (seen + len(late)) or not seen:
-        return _unseen(view, role, late, missing)
-    return Known(total, evidence.at_s, lower_bound=bool(young or missing))
+    if not seen or seen < view.scrape.min_coverage * (seen + len(late)):
+        return _unseen(view, role, late, [pod for pod, _ in missing])
+    return Known(total, evidence.at_s, lower_bound=bool(view.young or missing))
 
 
-def _value(view: View, role: str, pod: Pod) -> float | None:
-    """A pod's value; zero for a counter that a lazy engine has not created yet."""
+def _values(view: View, role: str) -> Mapping[PodKey, float]:
+    """Values of a role; zero for a counter that a lazy engine has not created yet."""
     evidence = view.evidence
-    value = evidence.values(role).get(pod.key)
-    if value is None and view.engine.lazy and role == Question.OFFERED.value:
-        gauges = [evidence.values(r).get(pod.key) for r in ("running", "waiting")]
+    values = evidence.values(role)
+    if not view.engine.lazy or role != Question.OFFERED.value:
+        return values
+    completed = {}
+    for _, key in view.serving:
+        gauges = [evidence.values(r).get(key) for r in ("running", "waiting")]
         seen = [gauge for gauge in gauges if gauge is not None]
-        return 0.0 if seen and not any(seen) else None
-    return value
+        if seen and not any(seen):
+            completed[key] = 0.0
+    return {**completed, **{key: values[key] for _, key in view.serving if key in values}}
 
 
 def _unseen(view: View, role: str, late: list[Pod], missing: list[Pod]) -> Unknown:
     """Why a sum is unknown, from the commonest fault of the pods that are not seen."""
-    serving = len(view.pods.serving)
+    serving = len(view.serving)
     if not late:
         return Unknown(
             Reason.WINDOW_NOT_FULL,
@@ -192,18 +205,16 @@ def _by_workload(view: View, role: str, question: Question, bounds: str = "") ->
     """A percentile, mean or sum that Prometheus already joined by workload."""
     if question in view.evidence.failed:
         return Unknown(Reason.PROMETHEUS_UNAVAILABLE, view.evidence.failed[question])
-    names = {workload_of(pod.name) for pod in view.pods.live}
-    shared = names & view.pods.ambiguous
-    if shared:
-        return Unknown(
-            Reason.DUPLICATE_SERIES,
-            f"pods named {min(shared)}-... belong to several workloads",
-        )
+    pods = view.pods
+    if pods.ambiguous:
+        shared = min(pods.ambiguous)
+        why = f"pods named {shared}-... belong to several workloads"
+        return Unknown(Reason.DUPLICATE_SERIES, why)
     values = view.evidence.values(role)
-    found = [values[key] for name in names if (key := (view.pods.namespace, name)) in values]
+    found = [values[key] for name in pods.workloads if (key := (pods.namespace, name)) in values]
     if not found:
         return Unknown(Reason.NO_SERIES, f"no series for {question.value}")
-    finite = [value for value in found if _usable(value, floor=0.0)]
+    finite = [value for value in found if _usable(value)]
     if not finite:
         return Unknown(Reason.NOT_A_NUMBER, "no request finished in the window")
     # Pods whose names do not tell their workload answer one by one: the worst of them counts.
@@ -223,8 +234,8 @@ def _bucket(bounds_s: tuple[float, ...], reading: Reading) -> tuple[float, float
     return below, above
 
 
-def _usable(value: float | None, floor: float) -> bool:
-    return value is not None and math.isfinite(value) and value >= floor
+def _usable(value: float | None) -> bool:
+    return value is not None and 0 <= value < math.inf
 
 
 def _named(pods: Iterable[Pod]) -> str:

@@ -27,7 +27,7 @@ NAMESPACE = "team-a"
 
 def pods(*names: str, young: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> Pods:
     live = tuple(Pod(NAMESPACE, n, NOW_S - 5 if n in young else LONG_AGO_S) for n in names)
-    return Pods(NAMESPACE, live, departed=gone)
+    return Pods(NAMESPACE, live, departed=gone, workloads=frozenset(map(workload_of, names)))
 
 
 def evidence(wrong: dict[str, set[str]] | None = None, **roles: dict[str, float]) -> Evidence:
