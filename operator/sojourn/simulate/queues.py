@@ -53,7 +53,7 @@ class QueueEstimate:
     Attributes:
         latency: end to end, of served requests.
         queue_s: from arrival to the start of the batch (dynamic) or of the prompt (continuous).
-        mean_batch: requests per batch, not per request; nan for continuous runs.
+        mean_batch: requests per batch (dynamic), or running together in a replica (continuous).
         blocking: share of arrivals lost.
         served: requests behind the estimates.
         first_token: continuous only.
@@ -134,7 +134,8 @@ def continuous(
     else:
         jobs, lost = _assigned(cores, _parts(point, arrivals_s, rng), arrivals_s, requests, run)
     jobs.sort(key=lambda job: job.arrived_at_s)
-    return _continuous_estimate(jobs[int(len(jobs) * WARM_UP) :], lost / arrivals_s.size, run)
+    kept = jobs[int(len(jobs) * WARM_UP) :]
+    return _continuous_estimate(kept, lost / arrivals_s.size, run, point.replicas)
 
 
 def poisson(point: OperatingPoint, requests: int, rng: np.random.Generator) -> FloatArray:
@@ -229,7 +230,9 @@ def _dynamic_estimate(
     )
 
 
-def _continuous_estimate(jobs: Sequence[Job], blocking: float, run: Run) -> QueueEstimate:
+def _continuous_estimate(
+    jobs: Sequence[Job], blocking: float, run: Run, replicas: int
+) -> QueueEstimate:
     arrived, started, first, ended = _times(
         jobs, "arrived_at_s", "started_at_s", "first_token_at_s", "finished_at_s"
     )
@@ -239,7 +242,7 @@ def _continuous_estimate(jobs: Sequence[Job], blocking: float, run: Run) -> Queu
     return QueueEstimate(
         latency=estimate(ended - arrived, run.levels),
         queue_s=estimate(started - arrived, run.levels),
-        mean_batch=float("nan"),
+        mean_batch=float((ended - started).sum() / np.ptp(arrived) / replicas),
         blocking=blocking,
         served=len(jobs),
         first_token=estimate(first - arrived, run.levels),
