@@ -1,4 +1,4 @@
-"""Fill the dimensionless table that sizing reads: a quarter of an hour on two cores.
+"""Fill the dimensionless table that sizing reads: five minutes on two cores.
 
     python -m benchmarks.sizing_tables
 

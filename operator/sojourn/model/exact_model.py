@@ -97,9 +97,11 @@ def one_replica(point: OperatingPoint, probabilities: Sequence[float]) -> Sojour
     replica, notes = _with_room(replica)
     if rate == 0:
         return _idle(replica, probabilities, notes)
-    problem = Problem(
-        rate, replica.service, replica.max_batch, replica.max_wait_s, replica.queue_capacity
-    )
+    batch = replica.max_batch
+    # After this time a batch has filled for certain: a longer window is the same as no end.
+    certain_s = 3 * (batch + 10 * math.sqrt(batch) + 80) / rate
+    wait_s = min(replica.max_wait_s, certain_s)
+    problem = Problem(rate, replica.service, batch, wait_s, replica.queue_capacity)
     if not answer.is_stable(problem):
         return _unstable(problem, point.replicas, probabilities, notes)
     solved = answer.solve(problem)

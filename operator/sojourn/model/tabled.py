@@ -180,7 +180,7 @@ class _Shape:
     scv: FloatArray
 
     def weights(self, chosen: BoolArray) -> FloatArray:
-        """Interpolation weights over (fixed share, window, CV^2), flattened: (k, 80)."""
+        """Interpolation weights over (fixed share, window, CV^2), flattened: (k, 36)."""
         fixed = _lagrange(np.array(dimensionless.FIXED_SHARES), self.fixed[chosen])
         wait = _linear(np.array(dimensionless.WAITS), self.wait[chosen])
         spread = _lagrange(_SPREADS, np.sqrt(self.scv[chosen]))
@@ -212,7 +212,7 @@ def _largest_load(
 def _crossing(
     curves: FloatArray, loads: FloatArray, goal: FloatArray, floor: FloatArray
 ) -> FloatArray:
-    """Load at which each rising curve (k, 24) passes its goal (k,); 0 below the floor."""
+    """Load at which each rising curve (k, loads) passes its goal (k,); 0 below the floor."""
     rising = np.maximum.accumulate(np.maximum(curves, floor[:, None]), axis=1)
     rising = np.concatenate((floor[:, None], rising), axis=1)
     grid = np.concatenate(([0.0], loads))

@@ -16,6 +16,7 @@ from sojourn.model.dynamic.problem import Problem
 
 _CELLS = 64
 _CELLS_VARIABLE = 160
+_CELLS_WILD = 400  # CV^2 above 1: much mass near 0 and a long tail
 _LONGEST = 1e-8
 
 
@@ -118,7 +119,8 @@ def cells(problem: Problem, chain: Chain) -> Cells:
     """Cells over every residual service time that occurs."""
     sizes = chain.taken(problem.batch)
     longest_s = _longest_service_s(problem, sizes, chain.mass)
-    edges = np.linspace(0, longest_s, (_CELLS if problem.scv == 0 else _CELLS_VARIABLE) + 1)
+    many = _CELLS if problem.scv == 0 else _CELLS_VARIABLE if problem.scv <= 1 else _CELLS_WILD
+    edges = np.linspace(0, longest_s, many + 1)
     return Cells(problem, chain, edges, residual_cdf(problem, chain, edges))
 
 

@@ -62,7 +62,10 @@ def residual_cdf(problem: Problem, chain: Chain, seconds: FloatArray) -> FloatAr
     below = mass @ counts.service_cdf(seconds, mean_s, problem.scv)
     step = float(seconds[1])
     cells = np.diff(below, append=mass.sum()) * -math.expm1(-rate * step) / (rate * step)
-    return np.asarray(below + _discounted(cells, rate * step))
+    free = below + _discounted(cells, rate * step)
+    # At 0 there is a closed form, which keeps the idle time exact however coarse the points.
+    free[0] = mass @ np.exp(-np.log1p(rate * mean_s * problem.scv) / problem.scv)
+    return np.asarray(np.maximum.accumulate(free))
 
 
 def _discounted(values: FloatArray, decay: float) -> FloatArray:

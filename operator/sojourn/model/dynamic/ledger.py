@@ -27,13 +27,18 @@ _WEIGHTLESS = 1e-13
 
 @dataclass
 class Ledger:
-    """Entries of one cycle, in seconds; arrays of one length each."""
+    """Entries of one cycle, in seconds; arrays of one length each.
+
+    Entries with the largest ``rounds`` go on for ever after it if ``ratio`` is set: each further
+    round has that share of the mass of the one before.
+    """
 
     start_s: list[FloatArray] = field(default_factory=list)
     width_s: list[FloatArray] = field(default_factory=list)
     mass: list[FloatArray] = field(default_factory=list)
     size: list[FloatArray] = field(default_factory=list)
     rounds: list[FloatArray] = field(default_factory=list)
+    ratio: float = 0.0
 
     def add(
         self,
@@ -84,8 +89,10 @@ def law(problem: Problem, ledger: Ledger, longest_s: float) -> Law:
         cdf = _ramps(start, width, mass, edges[1], _BINS + 1)
     else:
         edges = np.linspace(0, longest_s, _BINS // 2 + 1)
-        cdf = _with_service(problem, (start, width, mass, size, rounds), edges)
+        cdf = _with_service(problem, (start, width, mass, size, rounds), edges, ledger.ratio)
     total = float(mass.sum())
+    if ledger.ratio > 0:
+        total += float(mass[rounds == rounds.max()].sum()) * ledger.ratio / (1 - ledger.ratio)
     return Law(edges, np.clip(np.maximum.accumulate(cdf / total), 0.0, 1.0), total)
 
 
@@ -109,7 +116,9 @@ def _ramps(
 Entries = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
 
-def _with_service(problem: Problem, entries: Entries, edges: FloatArray) -> FloatArray:
+def _with_service(
+    problem: Problem, entries: Entries, edges: FloatArray, ratio: float
+) -> FloatArray:
     """CDF at the edges when service times vary: waits by group, convolved with gamma services."""
     start, width, mass, size, rounds = entries
     later = rounds > 0
@@ -130,7 +139,10 @@ def _with_service(problem: Problem, entries: Entries, edges: FloatArray) -> Floa
         full = np.fft.rfft(services[-1], length)
         turns, group = np.unique(rounds[later], return_inverse=True)
         queued = _points(start[later], width[later], mass[later], (group, turns.size), edges)
-        spectrum += (np.fft.rfft(queued, length) * full ** (turns[:, None] + 1)).sum(axis=0)
+        waited = np.fft.rfft(queued, length) * full ** (turns[:, None] + 1)
+        if ratio > 0:
+            waited[-1] /= 1 - ratio * full  # sum of (ratio full)^k: all further rounds at once
+        spectrum += waited.sum(axis=0)
     points = np.fft.irfft(spectrum, length)[: edges.size]
     # Half of what ends at an edge is below it.
     return np.asarray(np.cumsum(points) - points / 2)

@@ -48,18 +48,20 @@ def collect(grid: Cells, alone: FloatArray, later: FloatArray, ledger: Ledger) -
     for q in range(1, unsure + 1):
         _own_batch(grid, by_round[:, q - 1], q, ledger)
     sure = by_round[:, unsure:].sum(axis=2)
-    if grid.places_known < np.inf:
-        sure = _continued(sure, problem.decay**problem.batch)
+    if grid.places_known < np.inf and sure.shape[1] and sure[:, -1].sum() > _NEGLIGIBLE:
+        ratio = problem.decay**problem.batch
+        if problem.scv > 0:
+            ledger.ratio = ratio
+        else:
+            sure = _continued(sure, ratio)
     turns = np.arange(unsure + 1, unsure + 1 + sure.shape[1])
     ledger.add(grid.edges_s[:-1, None], grid.width_s, sure, problem.batch, turns)
 
 
 def _continued(sure: FloatArray, ratio: float) -> FloatArray:
     """Rounds (cell, q) followed by the geometric sequence that their last one starts."""
-    last = sure[:, -1:] if sure.shape[1] else np.zeros((sure.shape[0], 1))
+    last = sure[:, -1:]
     weight = float(last.sum())
-    if weight <= _NEGLIGIBLE or ratio <= 0:
-        return sure
     terms = min(100_000, math.ceil(math.log(_NEGLIGIBLE / weight) / math.log(ratio)))
     return np.concatenate((sure, last * ratio ** np.arange(1, terms + 1)), axis=1)
 
