@@ -27,6 +27,7 @@ from sojourn.controller.registry import Registry
 from sojourn.controller.review import Reviewer
 from sojourn.controller.settings import Settings, own_name, own_namespace
 from sojourn.controller.tick import Corridor
+from sojourn.errors import ClusterUnavailable
 from sojourn.facts.declaration import Declaration
 from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import ClusterState
@@ -34,6 +35,10 @@ from sojourn.observe.gather import Gatherer
 from sojourn.observe.prometheus import PrometheusSource
 
 log = logging.getLogger(__name__)
+
+
+WATCH_PATIENCE_S = 60.0
+"""How far a watch may be behind a list before the process is restarted."""
 
 
 class Operator:
@@ -147,7 +152,27 @@ class Operator:
                 self.kube, self.registry, self.cluster, self.settings.scope.namespaces
             )
             self.synced = self.synced or complete
+            if complete:
+                await self._watches_follow()
             await asyncio.sleep(self.settings.resync if complete else 2.0)
+
+    async def _watches_follow(self) -> None:
+        """End the process when a list has shown what the watch has not brought since.
+
+        Kopf only logs a watcher that gives up and never starts it again.
+        """
+        late = self.registry.unwatched()
+        if not late:
+            return
+        await asyncio.sleep(WATCH_PATIENCE_S)
+        still = late & self.registry.unwatched()
+        if still:
+            name = "/".join(min(still))
+            raise ClusterUnavailable(
+                "watch of InferenceServices",
+                f"{len(still)} objects, {name} among them, were not brought in "
+                f"{WATCH_PATIENCE_S:g} s: restarting",
+            )
 
     async def _stop_asked(self) -> None:
         asked = asyncio.Event()

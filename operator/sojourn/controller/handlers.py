@@ -63,8 +63,10 @@ def _register_own_kinds(handlers: kopf.OperatorRegistry, hub: Hub) -> None:
         body = event["object"]
         if event.get("type") == "DELETED":
             hub.registry.drop(body)
-        elif hub.registry.put(body, time.time()):
+            return
+        if hub.registry.put(body, time.time()):
             hub.changed()
+        hub.registry.watched(body)
 
     @kopf.on.event(
         api.GROUP, api.VERSION, api.SERVING_PROFILE.plural, registry=handlers, id="profile"

@@ -41,6 +41,7 @@ class Entry:
     rate_per_s: float | None = None
     calibration: Calibration | None = None
     ticks: int = 0
+    watched_generation: int = 0
     fingerprint: tuple[object, ...] = ()
     deleting: bool = False
 
@@ -89,6 +90,21 @@ class Registry:
         entry.declaration, entry.problems = read(body)
         self._link(entry)
         return True
+
+    def watched(self, body: Mapping[str, Any]) -> None:
+        """Note that the watch, not a list, has brought this version of an object."""
+        ref = _ref(body)
+        entry = self._entries.get(ref.key)
+        if entry is not None and entry.ref.uid == ref.uid:
+            entry.watched_generation = ref.generation
+
+    def unwatched(self) -> set[Key]:
+        """Objects whose latest version came by a list and not, so far, by the watch."""
+        return {
+            key
+            for key, entry in self._entries.items()
+            if entry.watched_generation < entry.ref.generation
+        }
 
     def drop(self, body: Mapping[str, Any]) -> None:
         """Forget an InferenceService that is gone."""

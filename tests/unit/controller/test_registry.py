@@ -1,0 +1,116 @@
+"""The registry: objects in memory, resolved once a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sojourn.catalogue import Catalogue
+from sojourn.controller.registry import Registry
+from sojourn.facts.reasons import Reason
+
+NOW_S = 1000.0
+
+
+def body(name: str = "chat", generation: int = 1, uid: str = "u1", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "prod", "name": name, "uid": uid, "generation": generation},
+        "spec": {
+            "model": {"name": "meta-llama/Llama-3.1-8B-Instruct"},
+            "gpu": {"type": "A100-80GB"},
+            "slo": {"latency": "10s"},
+            "scaleTargetRef": {"name": "chat"},
+            "scaling": {"maxReplicas": 8},
+            **spec,
+        },
+    }
+
+
+def registry(*bodies: dict[str, Any]) -> Registry:
+    one = Registry(Catalogue())
+    for each in bodies:
+        one.put(each, NOW_S)
+    return one
+
+
+def test_a_service_is_resolved_once_and_again_only_when_its_spec_changes() -> None:
+    one = registry(body())
+    (first,) = one.entries()
+    serving = first.serving
+    assert not one.put(body(), NOW_S + 60)
+    assert next(one.entries()).serving is serving
+    assert one.put(body(generation=2, slo={"latency": "5s"}), NOW_S + 60)
+    changed = next(one.entries())
+    assert changed.serving is not serving
+    assert changed.serving is not None
+    assert changed.serving.service.goal.latency_s == 5.0
+
+
+def test_an_object_made_anew_under_its_name_starts_with_no_past() -> None:
+    one = registry(body())
+    one.put(body(uid="u2"), NOW_S + 500)
+    assert next(one.entries()).past.since_s == NOW_S + 500
+
+
+def test_an_object_that_cannot_be_read_keeps_its_problems_and_harms_no_other() -> None:
+    one = registry(body("bad", slo={"latency": "abc"}), body("good", uid="u9"))
+    bad, good = one.get(("prod", "bad")), one.get(("prod", "good"))
+    assert bad is not None
+    assert bad.declaration is None
+    assert [p.reason for p in bad.problems] == [Reason.INVALID_OBJECT]
+    assert bad.problems[0].field == "spec.slo.latency"
+    assert good is not None
+    assert good.serving is not None
+
+
+def test_two_services_on_one_target_know_of_each_other() -> None:
+    one = registry(body("a"), body("b", uid="u2"))
+    entry = one.get(("prod", "a"))
+    assert entry is not None
+    assert entry.declaration is not None
+    assert one.sharing_target(entry.declaration) == ("InferenceService b",)
+    one.drop(body("b", uid="u2"))
+    assert one.sharing_target(entry.declaration) == ()
+
+
+def test_an_object_under_deletion_is_left_alone() -> None:
+    gone = body()
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert list(registry(gone).entries()) == []
+
+
+def test_a_profile_that_arrives_later_is_used_at_once() -> None:
+    one = registry(body(profileRef={"name": "p"}))
+    entry = one.get(("prod", "chat"))
+    assert entry is not None
+    assert entry.resolved is not None
+    assert [f.reason for f in entry.resolved.findings] == [Reason.PROFILE_MISSING]
+    one.put_profile(
+        {
+            "metadata": {"namespace": "prod", "name": "p", "uid": "up", "generation": 1},
+            "spec": {
+                "model": "meta-llama/Llama-3.1-8B-Instruct",
+                "gpu": {"type": "A100-80GB"},
+                "engine": "vllm",
+                "points": [{"batch": 1, "latency": "2s"}, {"batch": 32, "latency": "4s"}],
+            },
+        }
+    )
+    entry = one.get(("prod", "chat"))
+    assert entry is not None
+    assert entry.resolved is not None
+    assert entry.resolved.findings == ()
+
+
+def test_what_a_list_brought_and_the_watch_did_not_is_told() -> None:
+    one = registry(body())
+    assert one.unwatched() == {("prod", "chat")}
+    one.watched(body())
+    assert one.unwatched() == set()
+    one.put(body(generation=2, slo={"latency": "5s"}), NOW_S)
+    assert one.unwatched() == {("prod", "chat")}
+
+
+def test_a_full_list_forgets_what_it_does_not_hold() -> None:
+    one = registry(body("a"), body("b", uid="u2"))
+    one.keep_only({("prod", "a")})
+    assert [entry.ref.name for entry in one.entries()] == ["a"]
