@@ -72,7 +72,7 @@ def surely_within(point: OperatingPoint, goal: LatencyGoal) -> bool:
 
 
 def at_most(point: OperatingPoint, probability: float) -> Bound:
-    """The bound of one replica with its share of the rate; ``NOTHING_KNOWN`` where there is none."""
+    """The bound of one replica with its share of the rate; NOTHING_KNOWN if there is none."""
     if point.dispersion > 1:
         return NOTHING_KNOWN
     rate_per_s = point.rate_per_s / point.replicas
