@@ -11,8 +11,6 @@ from sojourn.facts.sojourn import Latency
 from sojourn.model.continuous import ContinuousModel
 from sojourn.model.continuous.model import mean_inter_token_s
 
-SYSTEMS = ("continuous-batching", "continuous-batching-fleet")
-
 _LAWS = {"det": "fixed", "geo": "geometric", "logn": "lognormal"}
 _ROUTINGS = {
     "random": Routing.RANDOM,
@@ -28,7 +26,7 @@ def replica(inputs: Mapping[str, Any]) -> ContinuousReplica:
     Prompts in steps of their own pay the fixed part of a step once more.
     """
     isl = inputs["isl"]
-    extra_s = inputs["a"] / isl if inputs.get("exclusive") else 0.0
+    extra_s = inputs["a"] / isl if inputs.get("exclusive") and isl > 0 else 0.0
     return ContinuousReplica(
         IterationTime(inputs["a"], inputs["b"], inputs["p"] + extra_s, inputs.get("ctx") or 0.0),
         TokenLengths(inputs["osl"], inputs["osl_cv2"], _LAWS[inputs["osl_kind"]]),
@@ -46,9 +44,9 @@ def point(inputs: Mapping[str, Any]) -> OperatingPoint:
     return OperatingPoint(replica(inputs), inputs["lam"], inputs.get("c", 1), routing)
 
 
-def predict(row: Mapping[str, Any]) -> dict[str, float]:
-    """Our values under the metric names of the row's ``simulated``."""
-    asked = point(row["inputs"])
+def predict(inputs: Mapping[str, Any]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Our values under the metric names of a row's ``simulated``, and our warnings."""
+    asked = point(inputs)
     answer = ContinuousModel().sojourn(asked, tuple(_LEVELS.values()))
     values = {
         "load": answer.utilisation,
@@ -65,12 +63,11 @@ def predict(row: Mapping[str, Any]) -> dict[str, float]:
     ):
         if latency is not None:
             values |= _metrics(name, latency)
-    if row["inputs"].get("exclusive"):
+    if inputs.get("exclusive"):
         # A prompt in a step of its own does not pay for the decoding requests beside it.
-        inputs = row["inputs"]
         beside_s = inputs["a"] + inputs["b"] * answer.mean_batch
         values |= {k: v - beside_s for k, v in values.items() if k.startswith("ttft_")}
-    return values
+    return values, answer.warnings
 
 
 def _metrics(name: str, latency: Latency) -> dict[str, float]:
