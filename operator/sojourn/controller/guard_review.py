@@ -5,7 +5,7 @@ Off unless its webhook is installed. It fails open: what it cannot read it lets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,6 @@ from sojourn.model.choose import model_for
 KIND = "Deployment"
 LABEL = "serving.sojourn.dev/guard"
 
-ConfigOf = Callable[[str, Mapping[str, Any]], Mapping[str, str] | None]
-"""Values of a container's ``envFrom`` in a namespace, or None when they are not known."""
-
 
 @dataclass(frozen=True)
 class Guard:
@@ -36,16 +33,25 @@ class Guard:
     registry: Registry
     gpus: tuple[Gpu, ...]
 
-    def review(self, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Review:
-        """The answer to a CREATE (``old`` is None) or an UPDATE of a Deployment."""
+    def review(
+        self,
+        body: Mapping[str, Any],
+        old: Mapping[str, Any] | None,
+        config: Mapping[str, str] | None = None,
+    ) -> Review:
+        """The answer to a CREATE (``old`` is None) or an UPDATE of a Deployment.
+
+        Args:
+            config: values of the engine container's ``envFrom``, when they are known.
+        """
         metadata = body.get("metadata") or {}
         if metadata.get("deletionTimestamp"):
             return Review()
         if old is not None and _template(old) == _template(body):
             return Review()  # replicas, labels or status
-        findings = self.findings(body)
+        findings = self.findings(body, config)
         if old is not None:
-            findings = ratchet.ratcheted(findings, self.findings(old), None, None)
+            findings = ratchet.ratcheted(findings, self.findings(old, config), None, None)
         bypass = (metadata.get("annotations") or {}).get(api.BYPASS_ANNOTATION)
         return review.answer(findings, str(bypass) if bypass else None)
 
@@ -55,7 +61,7 @@ class Guard:
         """What would keep the engine of a workload from starting.
 
         Args:
-            config: values of the engine container's ``envFrom``, when they are known.
+            config: as for ``review``.
         """
         workload = guard.workload_of(body, config)
         if workload is None:

@@ -225,4 +225,5 @@ def _profile_findings(body: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _deleting(body: Mapping[str, Any]) -> bool:
-    return bool((body.get("metadata") or {}).get("deletionTimestamp"))
+    metadata = body.get("metadata")
+    return isinstance(metadata, Mapping) and bool(metadata.get("deletionTimestamp"))
