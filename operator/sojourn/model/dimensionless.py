@@ -11,9 +11,9 @@ import numpy as np
 
 from sojourn.model.domain import FloatArray
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-FIXED_SHARES = (0.0, 0.4, 0.8, 1.0)
-WAITS = (0.0, 0.4, 1.0)
+BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)
+FIXED_SHARES = (0.0, 0.06, 0.18, 0.4, 0.7, 1.0)
+WAITS = (0.0, 0.2, 0.5, 1.0)
 SCVS = (0.0, 0.2, 1.0)
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 

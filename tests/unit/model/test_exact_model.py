@@ -13,7 +13,7 @@ from sojourn.errors import ModelDomainError
 from sojourn.facts.replica import DynamicReplica, OperatingPoint
 from sojourn.facts.service_time import LinearServiceTime, MeasuredServiceTime
 from sojourn.facts.sojourn import LatencyGoal, Sojourn
-from sojourn.model import erlang, md1, mm1
+from sojourn.model import erlang, md1, mm1, screen
 from sojourn.model.exact_model import ExactModel
 from tests.unit.model import reference
 
@@ -136,13 +136,10 @@ def test_mean_is_just_below_inoues_bound_when_the_batch_does_not_bind(
     rate: float,
 ) -> None:
     """E[T] <= min(phi0, phi1), Inoue, Perform. Eval. 147 (2021)."""
-    fixed, slope = 0.050, 0.0005
-    batch = math.ceil(3 * rate * fixed / (1 - rate * slope)) + 20
+    law = LinearServiceTime(0.050, 0.0005)
+    batch = math.ceil(3 * float(screen.self_regulated_batch(rate, law))) + 20
     answer = ExactModel().sojourn(OperatingPoint(replace(GPT3, max_batch=batch), rate), ())
-    r = rate * slope
-    phi0 = (slope + fixed) / (2 * (1 - r)) * (1 + 2 * rate * fixed + (1 - rate * fixed) / (1 + r))
-    phi1 = 1.5 * fixed / (1 - r) + slope * (r + 2) / (2 * (1 - r * r))
-    bound = min(phi0, phi1)
+    bound = float(screen.mean_latency_bound_s(rate, law))
     assert answer.latency.mean_s <= bound * 1.0015
     assert answer.latency.mean_s >= bound * 0.9
 

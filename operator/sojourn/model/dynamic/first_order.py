@@ -95,13 +95,13 @@ def first_order(problem: Problem, chain: Chain) -> FirstOrder:
     flow = problem.rate_per_s * cycle_s
     return FirstOrder(
         mean_batch=mean_batch,
-        cycle_s=cycle_s,
+        cycle_s=float(cycle_s),
         busy_s=busy_s,
-        waiting_busy=waiting_busy,
-        waiting_idle=waiting_idle,
+        waiting_busy=float(waiting_busy),
+        waiting_idle=float(waiting_idle),
         served_s=float(chain.mass @ (taken * seconds)),
-        lost=lost,
-        defect=abs(mean_batch - flow + lost) / mean_batch,
+        lost=float(lost),
+        defect=float(abs(mean_batch - flow + lost) / mean_batch),
     )
 
 
