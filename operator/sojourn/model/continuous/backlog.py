@@ -57,7 +57,8 @@ def first_token(
         decoding: requests decoding, each of which takes a token of the budget.
         busy: probability that the replica is not empty, > 0: prompts run only then.
     """
-    budget = max(machine.budget_tokens - decoding, 1.0)
+    # A step always has some room for prompts, or none would ever start.
+    budget = max(machine.budget_tokens - decoding, machine.budget_tokens / 4)
     grid = _grid(machine, budget)
     token_s = machine.prompt_s / machine.prompt_tokens
     backlog = np.arange(grid.states)
@@ -128,7 +129,7 @@ def _own(
         room = (steps * budget - tokens)[:, :, None]
         value = ends_s[:, :, None] + token_s * np.minimum(number * isl, room)
         weight = seen[:, None, None] * ahead[:, :, None] * behind
-        kept = weight > 1e-8
+        kept = weight > min(1e-8, float(weight.max()) / 2)
         values.append(value[kept])
         weights.append(weight[kept])
     mass = np.concatenate(weights)

@@ -32,11 +32,13 @@ def quantiles(values: FloatArray, weights: FloatArray, levels: Sequence[float]) 
         return [low for _ in levels]
     bins = np.minimum(((values - low) * (_BINS / (high - low))).astype(np.int64), _BINS - 1)
     cumulative = np.cumsum(np.bincount(bins, weights, _BINS))
+    used = np.nonzero(np.bincount(bins, minlength=_BINS))[0]
     found = []
     for level in levels:
         target = level * cumulative[-1]
-        at = min(int(np.searchsorted(cumulative, target)), _BINS - 1)
-        first, last = max(at - 1, 0), min(at + 1, _BINS - 1)
+        at = int(np.searchsorted(cumulative[used], target))
+        # The neighbours that hold atoms too: the quantile may lie between two bins.
+        first, last = used[max(at - 1, 0)], used[min(at + 1, used.size - 1)]
         inside = (bins >= first) & (bins <= last)
         before = cumulative[first - 1] if first else 0.0
         found += _sorted_quantiles(values[inside], weights[inside], [target - before])

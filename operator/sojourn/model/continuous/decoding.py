@@ -78,6 +78,10 @@ def pace(machine: Machine, people: Population) -> Pace:
     steps = float((weights * count) @ (step_s / gap_s))
     steps += full * batch * machine.full_step_s / full_gap_s
     making = float(weights @ count) + full * batch
+    if tokens_per_s <= 0 or making <= 0:
+        # Hardly anybody is ever there: a token sees its own request only.
+        alone_s = machine.fixed_s + machine.per_request_s
+        tokens_per_s, steps, making = 1 / alone_s, 1.0, 1.0
     mean_step_s = steps / tokens_per_s
     # The slope of the departure rate at the mean number inside.
     crowd_s = machine.fixed_s + machine.per_request_s * people.running
@@ -203,7 +207,9 @@ def _aligned(
     accepted = stream.rate_per_s * (1 - people.blocking)
     atoms = first.atoms()
     little_s = people.in_system / accepted - float((atoms.values_s * atoms.weights).sum())
-    ratio = little_s / max(float((output.weights * mean_s).sum()), 1e-300)
+    # Per token, because the nodes of the law keep its mean to a few thousandths only.
+    nodes_s = float((output.weights * mean_s).sum()) / float((output.weights * later).sum())
+    ratio = little_s / machine.later_tokens / nodes_s
     ratio = 1 + trust * (min(max(ratio, 0.9), 1.1) - 1)
 
     lengths = fluctuation.sample_lengths(output)

@@ -92,10 +92,11 @@ def population(machine: Machine, stream: Arrivals) -> Population:
     log_limit = log_flow - math.log(machine.capacity_per_s * stream.pooled * stride)
 
     v = _queue_scv(machine, load)
-    exponent = 2 / (stream.dispersion + v)
+    # Nearly deterministic on both sides: the floor keeps the tail's ratio away from 0.
+    exponent = 2 / max(stream.dispersion + v, 0.02)
     log_load = math.log(load)
-    theta = math.exp(exponent * log_load)
-    sigma = exponent if abs(log_load) < 1e-7 else math.expm1(exponent * log_load) / (load - 1)
+    theta = math.exp(min(max(exponent * log_load, -_LOG_HUGE), _LOG_HUGE))
+    sigma = exponent if abs(log_load) < 1e-7 else (theta - 1) / (load - 1)
     sigma *= _at_limit(machine, burst, theta / load)
     places = None if machine.places is None else machine.places * stream.pooled
     every = Waiting(theta, places)
@@ -142,12 +143,14 @@ def _stays(
     later, prompt_s = machine.later_tokens, machine.prompt_s
     share = np.full(counts.size, machine.decode_share_full)
     stay_s = np.zeros(counts.size)
+    # Whoever is alone came to an idle replica and waited for no step.
+    waits = 1 - 1 / np.maximum(counts, 1.0)
     for _ in range(4):
         step_s = machine.steps_s(counts * share)
         seen_s = step_s / (1 - phi) + prompt_s * phi / (1 - phi**2)
         own_s = step_s + prompt_s * (1 + rate * seen_s)
         decode_s = later * step_s / (1 - phi)
-        stay_s = seen_s / 2 + own_s / (1 - phi) + decode_s
+        stay_s = waits * seen_s / 2 + own_s / (1 - phi) + decode_s
         share = decode_s / stay_s
     return counts * share, stay_s
 
@@ -161,7 +164,7 @@ def _at_limit(machine: Machine, burst: float, thinning: float) -> float:
     in simulations of 2 to 8 replicas in turn.
     """
     if burst < 1:
-        return burst * min(1.0, thinning) ** 2
+        return burst * min(1.0, max(thinning, 0.05)) ** 2
     share = _GEOMETRIC_AT_LIMIT + _LONGER_AT_LIMIT * (2 * machine.output.overlap - 1)
     return 1 + max(0.0, share) * (burst - 1)
 
