@@ -32,7 +32,9 @@ Key = tuple[str, str]
 
 # Beyond this the ages of samples mean nothing.
 _LARGEST_SKEW_S = 30.0
+# So many services or series are worked on before others get their turn on the loop.
 _CHUNK = 250
+_SERIES_CHUNK = 5000
 
 
 class Gatherer:
@@ -61,30 +63,32 @@ class Gatherer:
 
         ``sharing`` names the other services on a service's target; ``now_s`` is Unix seconds.
         """
-        evidence = await self._evidence(declarations, now_s)
+        evidence, _ = await asyncio.gather(
+            self._evidence(declarations, now_s), self._refresh(declarations)
+        )
         observed: dict[Key, Observation] = {}
         for number, declaration in enumerate(declarations):
             key = declaration.ref.key
-            observed[key] = await self._observe(declaration, sharing.get(key, ()), evidence)
+            observed[key] = self._observe(declaration, sharing.get(key, ()), evidence)
             if number % _CHUNK == _CHUNK - 1:
-                await asyncio.sleep(0)  # The webhook shares this loop.
+                await asyncio.sleep(0)
         return observed
 
-    async def _observe(
+    def _observe(
         self, declaration: Declaration, sharing: tuple[str, ...], evidence: Evidence | str
     ) -> Observation:
-        target, pods = await self._target(declaration, sharing)
+        target, pods = self._target(declaration, sharing)
         if isinstance(evidence, str):
             signals = unavailable(evidence)
         else:
             signals = self._signals(declaration, target, pods, evidence)
         return Observation(signals, target, self._cluster.quota_replicas(declaration))
 
-    async def _target(
+    def _target(
         self, declaration: Declaration, sharing: tuple[str, ...]
     ) -> tuple[TargetState | Unknown, Pods]:
         if self._scales is not None and self._scales.reads(declaration.target.kind):
-            scale = await self._scales.read(declaration)
+            scale = self._scales.scale(declaration)
             if isinstance(scale, Unknown):
                 return scale, Pods(declaration.ref.namespace)
             pods = self._cluster.selected_pods(declaration.ref.namespace, scale.labels)
@@ -107,6 +111,10 @@ class Gatherer:
             rate = _custom_rate(evidence, declaration.ref.key, signals.rate_per_s)
             return replace(signals, rate_per_s=rate)
         return signals
+
+    async def _refresh(self, declarations: Sequence[Declaration]) -> None:
+        if self._scales is not None:
+            await self._scales.refresh(declarations)
 
     async def _evidence(self, declarations: Sequence[Declaration], now_s: float) -> Evidence | str:
         """The tick's evidence, or why there is none at all."""
@@ -131,7 +139,10 @@ class Gatherer:
         except MetricsUnavailable as error:
             evidence.failed[question] = error.why
         else:
-            add_answer(evidence, question, series, self._scrape)
+            for start in range(0, len(series), _SERIES_CHUNK):
+                some = series[start : start + _SERIES_CHUNK]
+                add_answer(evidence, question, some, self._scrape)
+                await asyncio.sleep(0)
 
     async def _ask_custom(self, evidence: Evidence, declarations: Sequence[Declaration]) -> None:
         asking = {d.ref.key: d for d in declarations if d.metrics.arrival_rate_query}

@@ -1,13 +1,15 @@
 """Targets of kinds that are not watched, read through their scale subresource.
 
-The one reader of ``observe`` that calls the Kubernetes API. It asks at most once a target and
-``interval_s``, in a thread, with a time limit.
+The one reader of ``observe`` that calls the Kubernetes API: sparingly, in threads, within a budget
+of time a tick.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,9 @@ from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import WATCHED
 from sojourn.observe.pods import Pods
+
+Key = tuple[str, str, str, str]
+"""API version, kind, namespace and name of a target."""
 
 
 @dataclass(frozen=True)
@@ -44,49 +49,73 @@ class Scale:
         )
 
 
-class ScaleReader:
-    """Reads scales through an API client; ``plural_of`` maps a kind to its resource name."""
+@dataclass(frozen=True)
+class ScaleSettings:
+    """How sparingly scales are read. Seconds.
 
-    def __init__(
-        self,
-        api: client.ApiClient,
-        plurals: dict[str, str] | None = None,
-        interval_s: float = 10.0,
-        timeout_s: float = 5.0,
-    ) -> None:
+    Attributes:
+        plurals: resource names by kind, where it is not the kind in lower case with an s.
+        interval_s: time between two readings of one target.
+        max_age_s: oldest reading that still counts.
+        budget_s: longest a tick waits for readings.
+        most: readings of one tick; the oldest first.
+        threads: readings under way at once.
+    """
+
+    plurals: tuple[tuple[str, str], ...] = ()
+    interval_s: float = 10.0
+    max_age_s: float = 60.0
+    budget_s: float = 5.0
+    most: int = 200
+    threads: int = 4
+
+
+class ScaleReader:
+    """Reads the scales of targets no watch tells about: ``refresh`` once a tick, then ``scale``."""
+
+    def __init__(self, api: client.ApiClient, settings: ScaleSettings | None = None) -> None:
         self._custom = client.CustomObjectsApi(api)
-        self._plurals = plurals or {}
-        self._interval_s = interval_s
-        self._timeout_s = timeout_s
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="scale")
-        self._known: dict[tuple[str, str, str], tuple[float, Scale | Unknown]] = {}
+        self._settings = settings or ScaleSettings()
+        self._plurals = dict(self._settings.plurals)
+        self._pool = ThreadPoolExecutor(self._settings.threads, thread_name_prefix="scale")
+        self._known: dict[Key, tuple[float, Scale | Unknown]] = {}
 
     def reads(self, kind: str) -> bool:
         """True for kinds that no watch tells about."""
         return kind not in WATCHED
 
-    async def read(self, declaration: Declaration) -> Scale | Unknown:
-        """The target's scale, or why it is not known."""
-        target = declaration.target
-        key = (target.kind, declaration.ref.namespace, target.name)
-        at_s, known = self._known.get(key, (float("-inf"), None))
-        if known is not None and time.monotonic() - at_s < self._interval_s:
-            return known
+    async def refresh(self, declarations: Iterable[Declaration]) -> None:
+        """Read what is due, within the tick's budget; what is late is tried again next time."""
+        now_s = time.monotonic()
+        wanted = {_key(d): d for d in declarations if self.reads(d.target.kind)}
+        self._known = {key: known for key, known in self._known.items() if key in wanted}
+        due = [key for key in wanted if now_s - self._read_at_s(key) >= self._settings.interval_s]
+        due = sorted(due, key=self._read_at_s)[: self._settings.most]
+        if not due:
+            return
         loop = asyncio.get_running_loop()
-        try:
-            found = await asyncio.wait_for(
-                loop.run_in_executor(self._pool, self._ask, declaration), 2 * self._timeout_s
+        reading = {loop.run_in_executor(self._pool, self._ask, wanted[k]): k for k in due}
+        done, late = await asyncio.wait(reading, timeout=self._settings.budget_s)
+        for future in late:
+            future.cancel()
+        for future in done:
+            self._known[reading[future]] = (time.monotonic(), future.result())
+
+    def scale(self, declaration: Declaration) -> Scale | Unknown:
+        """The target's scale as last read, or why it is not known."""
+        at_s, known = self._known.get(_key(declaration), (-math.inf, None))
+        if known is None or time.monotonic() - at_s > self._settings.max_age_s:
+            return Unknown(
+                Reason.NOT_OBSERVED, f"the scale of {declaration.target.name} is not read"
             )
-        except TimeoutError:
-            found = Unknown(
-                Reason.NOT_OBSERVED, f"reading the scale of {target.name} took too long"
-            )
-        self._known[key] = (time.monotonic(), found)
-        return found
+        return known
 
     def close(self) -> None:
         """Let the threads go."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read_at_s(self, key: Key) -> float:
+        return self._known.get(key, (-math.inf, None))[0]
 
     def _ask(self, declaration: Declaration) -> Scale | Unknown:
         target, namespace = declaration.target, declaration.ref.namespace
@@ -95,7 +124,12 @@ class ScaleReader:
         what = f"{target.kind} {namespace}/{target.name}"
         try:
             body: Any = self._custom.get_namespaced_custom_object_scale(
-                group, version, namespace, plural, target.name, _request_timeout=self._timeout_s
+                group,
+                version,
+                namespace,
+                plural,
+                target.name,
+                _request_timeout=self._settings.budget_s,
             )
         except client.ApiException as error:
             return _unknown(what, error.status)
@@ -106,6 +140,11 @@ class ScaleReader:
         if not labels:
             return Unknown(Reason.NOT_OBSERVED, f"the scale of {what} names no pods")
         return Scale(int((body.get("spec") or {}).get("replicas") or 0), labels)
+
+
+def _key(declaration: Declaration) -> Key:
+    target = declaration.target
+    return target.api_version, target.kind, declaration.ref.namespace, target.name
 
 
 def _unknown(what: str, status: int | None) -> Unknown:
