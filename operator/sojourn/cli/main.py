@@ -16,6 +16,8 @@ from sojourn.cli.curve import CurveOptions, curve
 from sojourn.cli.explain import ExplainOptions, explain
 from sojourn.cli.names import SearchOptions, gpus, models
 from sojourn.cli.plan import PlanOptions, plan
+from sojourn.cli.profile import ProfileOptions, profile
+from sojourn.cli.validate import ValidateOptions, validate
 
 EPILOG = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in exits.MEANING.items()) + "."
 
@@ -45,6 +47,8 @@ def options(
 command(app, PlanOptions)(plan)
 command(app, CurveOptions)(curve)
 command(app, ExplainOptions)(explain)
+command(app, ProfileOptions)(profile)
+command(app, ValidateOptions)(validate)
 command(app, SearchOptions)(models)
 command(app, SearchOptions)(gpus)
 
