@@ -54,6 +54,8 @@ class ClusterState:
     def __init__(self) -> None:
         self._records: dict[Key, Record] = {}
         self._synced: set[str] = set()
+        self._seen_at: dict[Key, int] = {}
+        self.events_seen = 0
         self._forbidden: dict[str, str] = {}
         self._children: dict[str, set[Key]] = defaultdict(set)
         self._autoscalers: dict[Key, set[Key]] = defaultdict(set)
@@ -66,9 +68,14 @@ class ClusterState:
         """Take in one watch event; ``event_type`` is None for an object of the first list."""
         identity = identity_of(kind, body)
         key = (kind, identity.namespace, identity.name)
+        self.events_seen += 1
+        self._seen_at[key] = self.events_seen
         if event_type == "DELETED":
             self._remove(key)
-            return
+        else:
+            self._put(kind, key, body)
+
+    def _put(self, kind: str, key: Key, body: Body) -> None:
         record = record_of(kind, body)
         if record is None:
             return
@@ -83,15 +90,26 @@ class ClusterState:
                 self._unlink(key, old)
             self._link(key, record)
 
-    def replace(self, kind: str, bodies: Iterable[Body]) -> None:
-        """Take in a complete list: what it does not hold is gone, and the kind is synced."""
-        seen = set()
+    def replace(self, kind: str, bodies: Iterable[Body], since: int | None = None) -> None:
+        """Take in a complete list: what it does not hold is gone, and the kind is synced.
+
+        ``since`` is ``events_seen`` from before the list was asked for: what watches told later
+        than that is newer than the list and stays. None takes the list as the newest.
+        """
+        newest = self.events_seen if since is None else since
+        listed = set()
         for body in bodies:
-            self.apply(kind, None, body)
             identity = identity_of(kind, body)
-            seen.add((kind, identity.namespace, identity.name))
-        for key in [key for key in self._records if key[0] == kind and key not in seen]:
-            self._remove(key)
+            key = (kind, identity.namespace, identity.name)
+            listed.add(key)
+            if self._seen_at.get(key, 0) <= newest:
+                self._put(kind, key, body)
+        for key in [key for key in self._records if key[0] == kind and key not in listed]:
+            if self._seen_at.get(key, 0) <= newest:
+                self._remove(key)
+        self._seen_at = {
+            key: at for key, at in self._seen_at.items() if key[0] != kind or at > newest
+        }
         self.mark_synced(kind)
 
     def mark_synced(self, kind: str) -> None:

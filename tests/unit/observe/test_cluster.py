@@ -177,6 +177,21 @@ def test_a_complete_list_forgets_what_it_does_not_hold() -> None:
     assert unknown(cluster).reason is Reason.TARGET_MISSING
 
 
+def test_what_a_watch_told_after_a_list_was_asked_for_is_newer_than_the_list() -> None:
+    cluster = cluster_of(pods=3)
+    old, deleted, other = pod_names(3)
+    before = cluster.events_seen
+    listed = [pod(old), pod(deleted), pod(other)]
+    cluster.apply("Pod", "DELETED", pod(deleted))
+    cluster.apply("Pod", "MODIFIED", pod(other, ready_at_s=None))
+    cluster.apply("Pod", "ADDED", pod("chat-7d9f8b6c5d-zzzzz"))
+    cluster.replace("Pod", listed, before)
+    live = {p.name: p.serves for p in cluster.pods_of(CHAT).live}
+    assert live == {old: True, other: False, "chat-7d9f8b6c5d-zzzzz": True}
+    cluster.replace("Pod", listed, cluster.events_seen)
+    assert {p.name for p in cluster.pods_of(CHAT).live} == {old, deleted, other}
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
