@@ -108,7 +108,7 @@ def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
         in_system=served * mean_s,
         time_to_first_token=_latency(first.atoms(), levels),
         time_per_output_token=_latency(decoded.per_token, levels),
-        warnings=honesty.warnings(engine, stream, people),
+        warnings=honesty.warnings(engine, stream, people, levels),
     )
 
 

@@ -172,6 +172,8 @@ def test_levelling_shortens_the_first_token_more_than_taking_turns() -> None:
         ),
         (at_load(0.85, replace(LLM, kv_tokens=20_000.0)), "KV memory bounds"),
         (at_load(0.97), "too close to call"),
+        (at_load(0.9), "up to 17 % low"),
+        (at_load(0.85), "jump from a step"),
         (at_load(0.5, dispersion=4.0), "bursty arrivals"),
     ],
 )
