@@ -17,6 +17,7 @@ from sojourn.cli.explain import ExplainOptions, explain
 from sojourn.cli.names import SearchOptions, gpus, models
 from sojourn.cli.plan import PlanOptions, plan
 from sojourn.cli.profile import ProfileOptions, profile
+from sojourn.cli.simulate import SimulateOptions, simulate
 from sojourn.cli.validate import ValidateOptions, validate
 
 EPILOG = "Exit codes: " + "; ".join(f"{code} {text}" for code, text in exits.MEANING.items()) + "."
@@ -49,6 +50,7 @@ command(app, CurveOptions)(curve)
 command(app, ExplainOptions)(explain)
 command(app, ProfileOptions)(profile)
 command(app, ValidateOptions)(validate)
+command(app, SimulateOptions)(simulate)
 command(app, SearchOptions)(models)
 command(app, SearchOptions)(gpus)
 
