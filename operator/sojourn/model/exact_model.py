@@ -12,9 +12,19 @@ import numpy as np
 from sojourn.facts.replica import DynamicReplica, OperatingPoint, Replica, Routing
 from sojourn.facts.service_time import LinearServiceTime
 from sojourn.facts.sojourn import Latency, LatencyGoal, ReplicaRate, Sojourn
-from sojourn.model import burstiness, domain, max_rate, routing, service_time, shared_queue, tabled
+from sojourn.model import (
+    burstiness,
+    domain,
+    even_split,
+    max_rate,
+    routing,
+    service_time,
+    shared_queue,
+    tabled,
+)
 from sojourn.model.dynamic import answer
 from sojourn.model.dynamic.problem import Problem
+from sojourn.model.stability import STABLE_BELOW
 from sojourn.model.surrogate_model import dynamic, load_limit_per_s
 
 
@@ -50,6 +60,8 @@ class ExactModel:
             return one_replica(point, probabilities)
         if point.routing is Routing.SHARED_QUEUE:
             return _one_queue(point, probabilities)
+        if point.routing is Routing.ROUND_ROBIN and _is_plain(point):
+            return _every_nth(point, probabilities)
         return _evened(point, probabilities)
 
     def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
@@ -131,6 +143,30 @@ def _one_queue(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn
         return shared_queue.one_by_one(point, probabilities)
     split = one_replica(point, probabilities)
     return replace(split, warnings=(*split.warnings, shared_queue.ONLY_SIMULATED))
+
+
+def _is_plain(point: OperatingPoint) -> bool:
+    """One request at a time, no bound on the queue, a stable positive load."""
+    replica = dynamic(point.replica)
+    plain = replica.max_batch == 1 and replica.queue_capacity is None
+    rate = float(domain.non_negative("rate", point.rate_per_s)) / point.replicas
+    load = rate * float(service_time.service_s(replica.service, 1))
+    return plain and 1e-6 < load < STABLE_BELOW
+
+
+def _every_nth(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
+    """Round robin of single requests: a GI/G/1 queue, exactly."""
+    base = one_replica(point, ())
+    scv = dynamic(point.replica).service.scv
+    rate = point.rate_per_s / point.replicas
+    found = even_split.waits(rate, base.service_s, scv, point.replicas, probabilities)
+    mean_s = found.mean_wait_s + base.service_s
+    return replace(
+        base,
+        latency=Latency(mean_s, tuple(zip(probabilities, found.quantiles_s, strict=True))),
+        queue_wait_s=found.mean_wait_s,
+        in_system=base.throughput_per_s * mean_s,
+    )
 
 
 def _evened(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:

@@ -23,6 +23,7 @@ from sojourn.model.domain import BoolArray, FloatArray
 MARGIN = 0.01
 
 _BATCHES = np.array(dimensionless.BATCHES, dtype=float)
+_MOST_LOAD = 0.97
 _SPREADS = np.sqrt(np.array(dimensionless.SCVS))
 
 
@@ -77,12 +78,13 @@ def rates(services: Services, batches: npt.ArrayLike, probability: float) -> Rat
     goal_s, most = _column(services.goal_s, sizes), _column(services.max_load, sizes)
     scv = _column(services.scv, sizes)
     known = covered(sizes, wait_s / full_s, scv, most, probability)
-    goal = np.where(known, goal_s, 1.0) * (1 - MARGIN) / full_s
     floor_s = wait_s + one[0] + one[1]
-    shape = _Shape(one[0] / full_s, np.minimum(wait_s / full_s, 1.0), np.minimum(scv, 1.0))
     load = np.zeros(sizes.shape)
     if known.any():
-        load = _largest_load(shape, sizes, goal, floor_s / full_s, probability)
+        shape = _Shape(sizes[known], (one[0] / full_s)[known], (wait_s / full_s)[known], scv[known])
+        curve = _Curve(shape, probability)
+        goal = (goal_s / full_s)[known] * (1 - MARGIN)
+        load[known] = curve.crossing(np.minimum(goal, 1e6))
     load = np.where(np.isinf(goal_s), np.inf, load)
     rate = np.minimum(load, most) * sizes / full_s
     return Rates(np.where(known, rate, np.nan), load >= most, np.asarray(floor_s))
@@ -108,37 +110,14 @@ def quantiles_s(
     scv = _column(services.scv, sizes)
     load = np.asarray(rate_per_s, dtype=float)[:, None] * full_s / sizes
     known = covered(sizes, wait_s / full_s, scv, np.zeros(sizes.shape), probability)
-    shape = _Shape(
-        _column(services.fixed_s, sizes) / full_s,
-        np.minimum(wait_s / full_s, 1.0),
-        np.minimum(scv, 1.0),
-    )
-    floor_s = wait_s + _column(services.fixed_s, sizes) + _column(services.per_request_s, sizes)
-    seconds = full_s * _percentile(shape, sizes, load, floor_s / full_s, probability)
-    return np.asarray(np.where(known, np.where(load < 1, seconds, np.inf), np.nan)[:, 0])
-
-
-def _percentile(
-    shape: _Shape, sizes: FloatArray, load: FloatArray, floor: FloatArray, probability: float
-) -> FloatArray:
-    below, part = _neighbours(sizes)
-    table = _at_level(probability)
-    found = np.zeros((2, *sizes.shape))
-    for index, batch in enumerate(dimensionless.BATCHES):
-        for side in (0, 1):
-            here = (np.minimum(below + side, _BATCHES.size - 1) == index) & (
-                (part > 0) | (side == 0)
-            )
-            if not here.any():
-                continue
-            curves = shape.weights(here) @ table[index].reshape(-1, table.shape[-1])
-            curves = np.concatenate((floor[here][:, None], curves), axis=1)
-            grid = np.concatenate(([0.0], dimensionless.loads(batch)))
-            scaled = (1 - grid) * np.maximum(curves, floor[here][:, None])
-            at = np.minimum(load[here], 1.0)
-            weights = _linear(grid, at)
-            found[side][here] = (scaled * weights).sum(axis=1) / np.maximum(1 - at, 1e-12)
-    return np.asarray(np.where(part > 0, (1 - part) * found[0] + part * found[1], found[0]))
+    found = np.full(sizes.shape, np.nan)
+    if known.any():
+        fixed = (_column(services.fixed_s, sizes) / full_s)[known]
+        curve = _Curve(
+            _Shape(sizes[known], fixed, (wait_s / full_s)[known], scv[known]), probability
+        )
+        found[known] = full_s[known] * curve.at(np.minimum(load[known], 1 - 1e-9))
+    return np.asarray(np.where(known & (load >= 1), np.inf, found)[:, 0])
 
 
 def _neighbours(sizes: FloatArray) -> tuple[npt.NDArray[np.int64], FloatArray]:
@@ -173,70 +152,102 @@ def available() -> FloatArray | None:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """Dimensionless parameters, all (n, m)."""
+    """Dimensionless parameters, all (k,): B, T_fixed / s_B, T / s_B, CV^2."""
 
+    batch: FloatArray
     fixed: FloatArray
     wait: FloatArray
     scv: FloatArray
 
     def weights(self, chosen: BoolArray) -> FloatArray:
-        """Interpolation weights over (fixed share, window, CV^2), flattened: (k, 36)."""
-        fixed = _lagrange(np.array(dimensionless.FIXED_SHARES), self.fixed[chosen])
+        """Interpolation weights over (fixed share, window, CV^2), flattened: (chosen, 72)."""
+        fixed = _linear(np.sqrt(np.array(dimensionless.FIXED_SHARES)), np.sqrt(self.fixed[chosen]))
         wait = _linear(np.array(dimensionless.WAITS), self.wait[chosen])
         spread = _lagrange(_SPREADS, np.sqrt(self.scv[chosen]))
         product = fixed[:, :, None, None] * wait[:, None, :, None] * spread[:, None, None, :]
         return product.reshape(product.shape[0], -1)
 
 
-def _largest_load(
-    shape: _Shape, sizes: FloatArray, goal: FloatArray, floor: FloatArray, probability: float
-) -> FloatArray:
-    """Load at which the percentile reaches the goal, between the two tabled batches around B."""
-    below, part = _neighbours(sizes)
-    above = np.minimum(below + 1, _BATCHES.size - 1)
-    low = np.zeros(sizes.shape)
-    high = np.zeros(sizes.shape)
-    table = _at_level(probability)
-    for index, batch in enumerate(dimensionless.BATCHES):
-        for found, here in ((low, below == index), (high, (above == index) & (part > 0))):
-            if here.any():
-                curves = shape.weights(here) @ table[index].reshape(-1, table.shape[-1])
-                loads = dimensionless.loads(batch)
-                found[here] = _crossing(curves, loads, goal[here], floor[here])
-    high = np.where(part > 0, high, low)
-    # Equal loads at different batches differ by about a power of B: interpolate in logarithms.
-    mixed = np.exp((1 - part) * np.log(low + 1e-300) + part * np.log(high + 1e-300))
-    return np.asarray(np.where((low > 0) & (high > 0), mixed, 0.0))
+def scale(batch: FloatArray, fixed: FloatArray, wait: FloatArray, load: FloatArray) -> FloatArray:
+    """What a percentile is measured in: one service and one wait of a batch that regulates itself.
+
+    The batch that gathers in its own service is b = lambda f / (1 - lambda (1 - f) / B) in units of
+    s_B; a window gathers at least 1 + lambda T. Everything that bends sharply with the parameters
+    is in here, so that the table's ratio to it is smooth. Arguments broadcast.
+    """
+    rate = load * batch
+    gathered = rate * fixed / np.maximum(1 - load * (1 - fixed), 1e-9)
+    window = np.minimum(wait, (batch - 1) / np.maximum(rate, 1e-300))
+    taken = np.clip(np.maximum(gathered, 1 + rate * window), 1.0, batch)
+    service = fixed + (1 - fixed) * taken / batch
+    return np.asarray(service + np.maximum(service, window))
 
 
-def _crossing(
-    curves: FloatArray, loads: FloatArray, goal: FloatArray, floor: FloatArray
-) -> FloatArray:
-    """Load at which each rising curve (k, loads) passes its goal (k,); 0 below the floor."""
-    rising = np.maximum.accumulate(np.maximum(curves, floor[:, None]), axis=1)
-    rising = np.concatenate((floor[:, None], rising), axis=1)
-    grid = np.concatenate(([0.0], loads))
-    index = (rising <= goal[:, None]).sum(axis=1)
-    left = np.clip(index - 1, 0, grid.size - 2)
-    rows = np.arange(left.size)
-    from_load, to_load = grid[left], grid[left + 1]
-    # (1 - load) x percentile is nearly straight between nodes, also close to load 1.
-    start = (1 - from_load) * rising[rows, left]
-    slope = ((1 - to_load) * rising[rows, left + 1] - start) / (to_load - from_load)
-    crossing = (goal - start + slope * from_load) / (slope + goal)
-    inside = np.clip(crossing, from_load, to_load)
-    reached = np.where(index >= grid.size, np.inf, inside)
-    return np.asarray(np.where(index == 0, 0.0, reached))
+class _Curve:
+    """Percentile against load of k services, from the ratios at the two tabled batches around B."""
+
+    def __init__(self, shape: _Shape, probability: float) -> None:
+        self.shape = shape
+        below, part = _neighbours(shape.batch)
+        self.part = part
+        self.nodes = (below, np.minimum(below + 1, _BATCHES.size - 1))
+        ratios = _ratios(probability)
+        self.ratios = np.zeros((2, shape.batch.size, dimensionless.LOADS_PER_BATCH))
+        for side in (0, 1):
+            for index in np.unique(self.nodes[side]):
+                here = self.nodes[side] == index
+                table = ratios[index].reshape(-1, ratios.shape[-1])
+                self.ratios[side][here] = shape.weights(here) @ table
+
+    def at(self, load: FloatArray) -> FloatArray:
+        """Percentile in units of s_B at one load each, (k,)."""
+        shape = self.shape
+        both = [self._ratio(side, load) for side in (0, 1)]
+        ratio = ((1 - self.part) * both[0] + self.part * both[1]) / (1 - load)
+        seconds = ratio * scale(shape.batch, shape.fixed, shape.wait, load)
+        floor = shape.fixed + (1 - shape.fixed) / shape.batch + shape.wait
+        return np.asarray(np.maximum(seconds, np.where(shape.batch > 1, floor, floor - shape.wait)))
+
+    def crossing(self, goal: FloatArray) -> FloatArray:
+        """Largest load whose percentile is at most ``goal``, (k,); 0 if none, inf from 0.97."""
+        top = np.full(goal.shape, _MOST_LOAD)
+        low, high = np.zeros(goal.shape), top
+        for _ in range(20):
+            middle = (low + high) / 2
+            passes = self.at(middle) <= goal
+            low, high = np.where(passes, middle, low), np.where(passes, high, middle)
+        found = np.where(low > 1e-5, low, 0.0)
+        return np.asarray(np.where(self.at(top) <= goal, np.inf, found))
+
+    def _ratio(self, side: int, load: FloatArray) -> FloatArray:
+        """(1 - load) x ratio, straight between tabled loads."""
+        grid = _load_grid()[self.nodes[side]]
+        left = np.clip((grid <= load[:, None]).sum(axis=1) - 1, 0, grid.shape[1] - 2)
+        rows = np.arange(left.size)
+        start, end = grid[rows, left], grid[rows, left + 1]
+        share = np.clip((load - start) / (end - start), 0.0, 1.0)
+        values = self.ratios[side]
+        return np.asarray((1 - share) * values[rows, left] + share * values[rows, left + 1])
+
+
+@lru_cache(maxsize=1)
+def _load_grid() -> FloatArray:
+    return np.stack([dimensionless.loads(batch) for batch in dimensionless.BATCHES])
 
 
 @lru_cache(maxsize=64)
-def _at_level(probability: float) -> FloatArray:
-    """The table at one percentile, linear in -ln(1 - q) between tabled ones."""
+def _ratios(probability: float) -> FloatArray:
+    """(1 - load) x percentile / scale at one level, linear in -ln(1 - q) between tabled ones."""
     table = available()
     assert table is not None
     levels = -np.log1p(-np.array(dimensionless.LEVELS))
     weights = _linear(levels, np.array([-np.log1p(-probability)]))[0]
-    return np.asarray(table @ weights)
+    fixed = np.array(dimensionless.FIXED_SHARES)[None, :, None, None, None]
+    wait = np.array(dimensionless.WAITS)[None, None, :, None, None]
+    batch = _BATCHES[:, None, None, None, None]
+    load = _load_grid()[:, None, None, None, :]
+    wait = np.where(batch > 1, wait, 0.0)
+    return np.asarray((1 - load) * (table @ weights) / scale(batch, fixed, wait, load))
 
 
 def _linear(nodes: FloatArray, x: FloatArray) -> FloatArray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from sojourn.facts.replica import DynamicReplica, OperatingPoint, Routing
 from sojourn.facts.service_time import LinearServiceTime
-from sojourn.model import erlang
+from sojourn.model import erlang, even_split
 from sojourn.model.exact_model import ExactModel
 from tests.unit.model import reference
 
@@ -93,3 +94,19 @@ def test_round_robin_is_never_slower_than_random_in_the_tail() -> None:
         even = ExactModel().sojourn(OperatingPoint(GPT3, rate, 4, Routing.ROUND_ROBIN), levels)
         for level in levels:
             assert even.latency.quantile_s(level) <= random.latency.quantile_s(level) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("scv", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("load", [0.2, 0.7, 0.95])
+def test_round_robin_over_one_replica_is_pollaczek_khinchine(scv: float, load: float) -> None:
+    found = even_split.waits(load, 1.0, scv, 1, (0.99,))
+    assert found.mean_wait_s == pytest.approx(load * (1 + scv) / (2 * (1 - load)), rel=5e-3)
+
+
+def test_round_robin_of_exponential_times_over_many_replicas_is_near_d_m_1() -> None:
+    """D/M/1 at load 0.8: sigma = exp(-(1 - sigma) / 0.8), E[W] = sigma / (1 - sigma)."""
+    sigma = 0.5
+    for _ in range(200):
+        sigma = math.exp(-(1 - sigma) / 0.8)
+    found = even_split.waits(0.8, 1.0, 1.0, 400, (0.5,))
+    assert found.mean_wait_s == pytest.approx(sigma / (1 - sigma), rel=1e-2)
