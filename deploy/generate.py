@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):  # run as a file instead of as a module
     sys.path.insert(0, str(ROOT))
 
-from deploy import rbac, reference  # noqa: E402
+from deploy import policies, rbac, reference  # noqa: E402
 from deploy.chart_webhook import chart_webhook  # noqa: E402
 from deploy.runtime_lock import runtime_lock  # noqa: E402
 from sojourn.api import crd  # noqa: E402
@@ -69,6 +69,9 @@ def files() -> dict[str, str]:
                 path.removeprefix("crds/") for path in content if path.startswith("crds/")
             ],
         }
+    )
+    content["deploy/validatingadmissionpolicy/policies.yaml"] = f"# {MARK}\n" + "".join(
+        f"---\n{rbac.dump(document)}" for document in policies.documents()
     )
     content["deploy/base/rbac.yaml"] = f"# {MARK}\n{rbac.render(BASE_NAMES)}"
     content["charts/sojourn/templates/rbac.yaml"] = f"# {MARK}\n{rbac.render(CHART_NAMES)}"
