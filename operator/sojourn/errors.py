@@ -13,7 +13,8 @@ A spec that cannot work is a Finding, not an exception; exceptions are for work 
     ├── InvalidModelConfig    a config.json or catalogue addition that cannot be read
     ├── InvalidObject         a custom resource that cannot be read
     ├── MetricsUnavailable    Prometheus gave no usable answer
-    └── ClusterUnavailable    the Kubernetes API gave no usable answer
+    ├── ClusterUnavailable    the Kubernetes API gave no usable answer
+    └── EngineUnavailable     an engine's own interface did not take what it was given
 """
 
 from __future__ import annotations
@@ -133,4 +134,13 @@ class ClusterUnavailable(SojournError):
         self.what = what
         self.why = why
         self.status = status
+        super().__init__(f"{what}: {why}")
+
+
+class EngineUnavailable(SojournError):
+    """An engine's own interface did not take what it was given."""
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what = what
+        self.why = why
         super().__init__(f"{what}: {why}")

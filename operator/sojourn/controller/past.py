@@ -43,6 +43,8 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
     if applied.scaled:
         change = (plan.decision.after.replicas or 0) - (plan.decision.before.replicas or 0)
         past = replace(past, scale_events=(*past.scale_events, ScaleEvent(now_s, change)))
+    if plan.live_max_batch is not None:
+        past = _live(past, applied, now_s)
     if applied.batch_written:
         past = replace(past, batch_changed_at_s=now_s, batch_wanted_since_s=None)
     return past
@@ -57,6 +59,19 @@ def _recent_events(past: Past, plan: Plan, now_s: float) -> tuple[ScaleEvent, ..
     if past.replicas is None or now is None or now == past.replicas:
         return kept
     return (*kept, ScaleEvent(now_s, now - past.replicas))
+
+
+def _live(past: Past, applied: Applied, now_s: float) -> Past:
+    """The past after running engines were spoken to."""
+    if applied.live_batch is None:
+        return replace(past, live_refused_at_s=now_s)
+    changed = past.batch_changed_at_s if applied.live_batch == past.live_batch else now_s
+    return replace(
+        past,
+        live_batch=applied.live_batch,
+        live_refused_at_s=None,
+        batch_changed_at_s=changed,
+    )
 
 
 def with_sample(past: Past, situation: Situation) -> Past:

@@ -11,6 +11,7 @@ reads a clock, a socket or a random number. The way through:
     behaviour  HPA semantics: stabilisation, policies
     bounds     floor, ceiling, quota; each clip is recorded
     batch_loop the slow loop of max batch
+    live_batch max batch of engines that take a new one while they run
     sharing    services that share one quota, by priority
     calibration  the service time as the live engine shows it
     planning   puts these in order and explains the outcome

@@ -1,10 +1,15 @@
-"""The slow loop of max batch: a rollout is a cost, so a change must earn it (decision.md 6)."""
+"""The loop of max batch: a rollout is a cost, so a change must earn it (decision.md 6).
+
+Engines that take a new max batch while they run pay no rollout: there a change needs to be outside
+the tolerance, and nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sojourn.decide import live_batch
 from sojourn.facts.declaration import BatchPolicy, BatchRefMode
 from sojourn.facts.policy import Policy
 from sojourn.facts.reasons import Reason
@@ -34,13 +39,19 @@ class BatchWish:
 
 @dataclass(frozen=True)
 class BatchMove:
-    """The outcome: max batch to run, whether it is written now, and why or why not."""
+    """The outcome: max batch to run, whether it is written now, and why or why not.
+
+    Attributes:
+        write: the target's variable is written, so its pods are replaced.
+        live: the running engines are to have ``max_batch``, changed or not.
+    """
 
     max_batch: int | None
     write: bool
     reason: Reason
     message: str
     wanted: bool
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,8 @@ class _Case:
 def move(situation: Situation, target: TargetState, wish: BatchWish, policy: Policy) -> BatchMove:
     """Decide on max batch: the first objection keeps the live one."""
     case = _Case(situation, target, wish, policy)
+    if live_batch.is_live(situation.service.declaration):
+        return _live_move(case)
     if not _worth_it(case):
         return BatchMove(wish.live, False, Reason.STEADY, "max batch is within tolerance", False)
     for objection in OBJECTIONS:
@@ -61,6 +74,20 @@ def move(situation: Situation, target: TargetState, wish: BatchWish, policy: Pol
             return BatchMove(wish.live, False, Reason.HOLD, text, True)
     text = f"max batch {wish.live} -> {wish.wanted}: {_gain(wish)}"
     return BatchMove(wish.wanted, True, Reason.BATCH_CHANGED, text, True)
+
+
+def _live_move(case: _Case) -> BatchMove:
+    """The wanted max batch at once, within what the engine was started with."""
+    wish = case.wish
+    if text := live_batch.objection(case.situation.service.declaration, case.target):
+        return BatchMove(wish.live, False, Reason.HOLD, text, wish.wanted != wish.live)
+    started_with = case.target.max_batch
+    wanted = wish.wanted if started_with is None else min(wish.wanted, started_with)
+    if wish.live is not None and not _worth_it(replace(case, wish=replace(wish, wanted=wanted))):
+        text = "max batch is within tolerance"
+        return BatchMove(wish.live, False, Reason.STEADY, text, False, live=True)
+    text = "" if wanted == wish.live else f"max batch {wish.live} -> {wanted}: without a restart"
+    return BatchMove(wanted, False, Reason.BATCH_CHANGED, text, True, live=True)
 
 
 def _worth_it(case: _Case) -> bool:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sojourn.decide import batch_loop, batches, bounds, calibration, holds, report, survey
+from sojourn.decide import (
+    batch_loop,
+    batches,
+    bounds,
+    calibration,
+    holds,
+    live_batch,
+    report,
+    survey,
+)
 from sojourn.decide.batch_loop import BatchMove
 from sojourn.decide.bounds import Bounded
 from sojourn.decide.capacity import Serving
@@ -70,10 +79,10 @@ def failed(ref: ObjectRef, message: str, now_s: float) -> Plan:
 
 def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
     situation, target, live = course.situation, course.target, course.live
-    row = evaluate(live)
-    bounded = bounds.bounded(situation, target, row.replicas, course.policy)
-    wish = batches.wish(live, target.max_batch, course.sizing)
+    wish = batches.wish(live, live_batch.running(situation, target), course.sizing)
     move = batch_loop.move(situation, target, wish, course.policy)
+    row = live_batch.row(situation, live, move.max_batch) if move.live else evaluate(live)
+    bounded = bounds.bounded(situation, target, row.replicas, course.policy)
     unwritten = holds.scale_not_written(situation, target)
     decision = _decision(course, row, bounded, move, unwritten)
     changes = decision.after.replicas != target.spec_replicas
@@ -94,6 +103,7 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
         conditions=report.conditions(outcome),
         write_replicas=changes and unwritten is None,
         write_max_batch=move.write and holds.not_written(situation, target) is None,
+        live_max_batch=live_batch.wanted(situation, target, move.max_batch),
         container=target.container,
         ready_replicas=target.ready_replicas,
         findings=findings,
@@ -109,11 +119,12 @@ def _decision(
     clips = bounded.clips
     if unwritten is not None and bounded.replicas != target.spec_replicas:
         clips = (*clips, Clip(unwritten.reason, target.spec_replicas, unwritten.message))
-    parts = (row.message, course.design.text, move.message if move.write else "")
+    moves = move.write or (move.live and move.reason is Reason.BATCH_CHANGED)
+    parts = (row.message, course.design.text, move.message if moves else "")
     return Decision(
         at_s=course.situation.now_s,
         row=row.reason,
-        before=Setting(target.spec_replicas, target.max_batch),
+        before=Setting(target.spec_replicas, live_batch.running(course.situation, target)),
         after=Setting(bounded.replicas, move.max_batch),
         raw=Setting(row.replicas, course.sizing.batch),
         message="; ".join(part for part in parts if part),
@@ -148,6 +159,9 @@ def _held_plan(
         report=_blank_report(situation.signals.rate_per_s),
         conditions=report.conditions(outcome),
         write_replicas=writes,
+        live_max_batch=live_batch.wanted(situation, target, situation.past.live_batch)
+        if target
+        else None,
         container=target.container if target else None,
         ready_replicas=target.ready_replicas if target else None,
         findings=findings,
@@ -157,7 +171,8 @@ def _held_plan(
 
 def _events(written: Plan, move: BatchMove) -> tuple[Event, ...]:
     events = _scale_events(written.decision) if written.write_replicas else ()
-    if written.write_max_batch:
+    changes = written.live_max_batch is not None and move.reason is Reason.BATCH_CHANGED
+    if written.write_max_batch or (changes and move.message):
         events = (*events, Event(Reason.BATCH_CHANGED, move.message))
     return events
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sojourn.decide import batches, design_rate
+from sojourn.decide import batches, design_rate, live_batch
 from sojourn.decide.capacity import Serving
 from sojourn.decide.design_rate import DesignRate
 from sojourn.decide.table import Live, Measured
@@ -46,7 +46,7 @@ def take(situation: Situation, target: TargetState, serving: Serving, policy: Po
     rate = situation.signals.rate_per_s
     assert isinstance(rate, Known)
     service_bounds = serving.service.bounds
-    batch = target.max_batch or service_bounds.maximum
+    batch = live_batch.running(situation, target) or service_bounds.maximum
     design = design_rate.design_rate(
         rate.value,
         situation.past,

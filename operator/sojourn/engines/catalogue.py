@@ -62,6 +62,7 @@ def detect(container: Mapping[str, Any]) -> Engine | None:
 
 
 def _engine(entry: Mapping[str, Any]) -> Engine:
+    live = entry.get("live", {})
     metrics = {role: tuple(map(metric_from, names)) for role, names in entry["metrics"].items()}
     return Engine(
         name=entry["name"],
@@ -77,7 +78,9 @@ def _engine(entry: Mapping[str, Any]) -> Engine:
         bounds_s=MappingProxyType({r: tuple(b) for r, b in entry["bounds_s"].items()}),
         rank_label=entry.get("rank_label"),
         whole_label=entry.get("whole_label"),
-        live_endpoint=entry.get("live", {}).get("endpoint"),
+        live_endpoint=live.get("endpoint"),
+        live_port=live.get("port", entry["port"]) if live else None,
+        live_since=parse_version(live.get("since", "")),
     )
 
 

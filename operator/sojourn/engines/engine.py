@@ -79,6 +79,8 @@ class Engine:
         whole_label: label over which the largest series stands for the whole.
         bounds_s: upper bounds of the histograms' buckets by role, seconds, rising.
         live_endpoint: what takes a new max batch without a restart; None if nothing does.
+        live_port: where it is asked for that.
+        live_since: first version that takes one; None from the beginning.
     """
 
     name: str
@@ -95,6 +97,8 @@ class Engine:
     rank_label: str | None = None
     whole_label: str | None = None
     live_endpoint: str | None = None
+    live_port: int | None = None
+    live_since: Version | None = None
 
     def names(self, role: str, version: Version | None = None) -> tuple[Metric, ...]:
         """Alternatives of a role, newest first; all of them when the version is unknown."""

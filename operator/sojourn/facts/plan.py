@@ -9,6 +9,7 @@ from sojourn.facts.finding import Finding
 from sojourn.facts.reading import Reading
 from sojourn.facts.reasons import Reason
 from sojourn.facts.service import Service
+from sojourn.facts.situation import EnginePod
 from sojourn.facts.sojourn import Sojourn
 
 
@@ -98,6 +99,27 @@ class Report:
 
 
 @dataclass(frozen=True)
+class LiveBatch:
+    """A max batch that running engines are to be given, and how they are reached.
+
+    Attributes:
+        engine: its name; it decides the interface.
+        version: from the image tag or the spec; None when neither tells.
+        port: of the engine's interface, from the engine's description.
+        model: name of the model, for engines that serve several.
+        pods: the serving pods.
+    """
+
+    max_batch: int
+    engine: str
+    version: str | None
+    port: int | None
+    model: str
+    pipeline_parallel: int
+    pods: tuple[EnginePod, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What ``act`` carries out for one service.
 
@@ -105,6 +127,7 @@ class Plan:
         service: None when the object could not be read or resolved: then only status is written.
         write_replicas: the scale is to be written with ``decision.after.replicas``.
         write_max_batch: the variable is to be written with ``decision.after.max_batch``.
+        live_max_batch: what running engines are to be given; None leaves them alone.
         container: name of the container whose variable holds max batch; None if not known.
         ready_replicas: replicas that serve, for the status.
         rollout_running: a change of max batch is being rolled out, for the status.
@@ -117,6 +140,7 @@ class Plan:
     conditions: tuple[Condition, ...]
     write_replicas: bool = False
     write_max_batch: bool = False
+    live_max_batch: LiveBatch | None = None
     container: str | None = None
     ready_replicas: int | None = None
     findings: tuple[Finding, ...] = ()

@@ -73,6 +73,7 @@ class Reason(StrEnum):
     BATCH_NOT_REFERENCED = "BatchNotReferenced"
     BATCH_FIELD_OWNED_ELSEWHERE = "BatchFieldOwnedElsewhere"
     WRITE_FAILED = "WriteFailed"
+    LIVE_BATCH_FAILED = "LiveBatchFailed"
     INTERNAL_ERROR = "InternalError"
     AS_DECLARED = "AsDeclared"
     FRESH = "Fresh"
@@ -146,9 +147,10 @@ MEANING: dict[Reason, str] = {
     Reason.RECOMMEND: "scaling.mode is Recommend: reported, not written.",
     Reason.SCALED_UP: "Replicas were added.",
     Reason.SCALED_DOWN: "Replicas were removed.",
-    Reason.BATCH_CHANGED: "Max batch was written; the pods are replaced one by one.",
+    Reason.BATCH_CHANGED: "Max batch was written, or given to the running engines.",
     Reason.BATCH_NOT_REFERENCED: "No argument of the container refers to the max-batch variable.",
     Reason.BATCH_FIELD_OWNED_ELSEWHERE: "Somebody else owns the max-batch variable; not forced.",
+    Reason.LIVE_BATCH_FAILED: "An engine did not take the new max batch; tried again each minute.",
     Reason.WRITE_FAILED: "The API server refused a write, or did not answer.",
     Reason.INTERNAL_ERROR: "A fault in the operator; replicas are held. Please report it.",
     Reason.AS_DECLARED: "As declared; nothing stands in the way.",

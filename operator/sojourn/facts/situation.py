@@ -46,6 +46,20 @@ class Signals:
 
 
 @dataclass(frozen=True)
+class EnginePod:
+    """A serving pod whose engine can be spoken to.
+
+    Attributes:
+        address: its IP address.
+        incarnation: changes whenever the engine in it starts anew.
+    """
+
+    name: str
+    address: str
+    incarnation: str
+
+
+@dataclass(frozen=True)
 class TargetState:
     """The scaled workload as the cluster holds it.
 
@@ -65,6 +79,7 @@ class TargetState:
         rollout_unavailable: pods that may be out of service while a new template rolls out.
         engine_version: from the container's image tag; None if the tag has none.
         flags: what the container says about the engine: (role, value, source).
+        engine_pods: serving pods, where max batch is changed without a restart; else empty.
     """
 
     spec_replicas: int = 0
@@ -81,6 +96,7 @@ class TargetState:
     rollout_unavailable: int = 0
     engine_version: str | None = None
     flags: tuple[tuple[str, str, str], ...] = ()
+    engine_pods: tuple[EnginePod, ...] = ()
 
 
 def _target_not_observed() -> Unknown:
@@ -147,6 +163,8 @@ class Past:
         batch_changed_at_s: last change of max batch; None if none is known.
         batch_wanted_since_s: since when another max batch has been wanted.
         replicas: what the scale asked for at the last tick; None before the first.
+        live_batch: max batch every pod was given while it ran; None if none was.
+        live_refused_at_s: when an engine last did not take one; None if all did since.
     """
 
     since_s: float
@@ -157,6 +175,8 @@ class Past:
     batch_changed_at_s: float | None = None
     batch_wanted_since_s: float | None = None
     replicas: int | None = None
+    live_batch: int | None = None
+    live_refused_at_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ class Pod:
         ready_at_s: since when it has been Ready; None when it is not.
         terminating: it was asked to go.
         blocked: why it cannot be placed; empty when it can.
+        address: its IP address; empty before it has one.
+        incarnation: changes whenever a container of it starts anew.
     """
 
     namespace: str
@@ -41,6 +43,8 @@ class Pod:
     ready_at_s: float | None = None
     terminating: bool = False
     blocked: str = ""
+    address: str = ""
+    incarnation: str = ""
 
     @property
     def key(self) -> PodKey:

@@ -151,6 +151,8 @@ def _pod(body: Body) -> PodRecord:
         ready_at_s=_ready_at_s(status),
         terminating=bool(metadata.get("deletionTimestamp")),
         blocked=_blocked(status),
+        address=str(status.get("podIP") or ""),
+        incarnation=f"{identity.uid}/{_restarts(status)}",
     )
     labels = (metadata.get("labels") or {}).items()
     return PodRecord(
@@ -160,6 +162,10 @@ def _pod(body: Body) -> PodRecord:
         labels=tuple(sys.intern(f"{key}={value}") for key, value in labels),
         finished=status.get("phase") in ("Succeeded", "Failed"),
     )
+
+
+def _restarts(status: Body) -> int:
+    return sum(int(c.get("restartCount") or 0) for c in status.get("containerStatuses") or ())
 
 
 def _ready_at_s(status: Body) -> float | None:

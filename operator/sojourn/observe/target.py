@@ -9,9 +9,9 @@ from typing import Any
 
 from sojourn import engines
 from sojourn.engines import Flags
-from sojourn.facts.declaration import Declaration
-from sojourn.facts.situation import TargetState
-from sojourn.observe.pods import Pods
+from sojourn.facts.declaration import BatchPolicy, BatchRefMode, Declaration
+from sojourn.facts.situation import EnginePod, TargetState
+from sojourn.observe.pods import Pod, Pods
 from sojourn.observe.records import Quota, Workload
 
 
@@ -51,7 +51,16 @@ def state_of(
         rollout_unavailable=workload.rollout_unavailable,
         engine_version=facts.version,
         flags=facts.flags,
+        engine_pods=_engine_pods(declaration, serving),
     )
+
+
+def _engine_pods(declaration: Declaration, serving: Iterable[Pod]) -> tuple[EnginePod, ...]:
+    """The pods to speak to where max batch is changed without a restart."""
+    live = declaration.scaling.batch_policy is BatchPolicy.LIVE
+    if not live and declaration.engine.max_batch_ref.mode is not BatchRefMode.LIVE:
+        return ()
+    return tuple(EnginePod(pod.name, pod.address, pod.incarnation) for pod in serving)
 
 
 def container_facts(declaration: Declaration, workload: Workload) -> ContainerFacts:
