@@ -1,4 +1,4 @@
-"""The house itself: the top level does not shadow the standard library, targets explain themselves."""
+"""The house itself: nothing shadows the standard library, targets explain themselves."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -98,15 +100,15 @@ def test_a_calibrated_service_has_its_line_scaled_and_nothing_else() -> None:
     ],
 )
 def test_a_pair_that_would_mislead_is_not_taken(
-    signals: dict[str, object], target: dict[str, object]
+    signals: dict[str, Any], target: dict[str, Any]
 ) -> None:
-    seen = {"rate_per_s": Known(10, NOW_S), "running": Known(40, NOW_S), "waiting": Known(0, NOW_S)}
-    state = {"spec_replicas": 2, "ready_replicas": 2}
-    good = calibration.sample(Signals(**seen), TargetState(**state), NOW_S)  # type: ignore[arg-type]
+    seen: dict[str, Any] = {
+        "rate_per_s": Known(10, NOW_S),
+        "running": Known(40, NOW_S),
+        "waiting": Known(0, NOW_S),
+    }
+    state: dict[str, Any] = {"spec_replicas": 2, "ready_replicas": 2}
+    good = calibration.sample(Signals(**seen), TargetState(**state), NOW_S)
     assert good == ServiceSample(NOW_S, 20.0, 4.0)
-    assert (
-        calibration.sample(
-            Signals(**{**seen, **signals}), TargetState(**{**state, **target}), NOW_S
-        )  # type: ignore[arg-type]
-        is None
-    )
+    changed, moved = Signals(**{**seen, **signals}), TargetState(**{**state, **target})
+    assert calibration.sample(changed, moved, NOW_S) is None
