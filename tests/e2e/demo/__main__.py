@@ -1,11 +1,13 @@
 """``python -m tests.e2e.demo``: DEMO=short for the short act, KEEP=1 to leave it running."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -109,6 +111,8 @@ def _end(stage: Stage, client: Client, installation: Installation) -> None:
     print("\n".join(summary.lines(stage.actors, events)))
     figure = staircase.draw([trace(actor) for actor in stage.actors.values()])
     paths = staircase.save(figure, OUTPUT, "demo")
+    samples = {name: [asdict(s) for s in actor.samples] for name, actor in stage.actors.items()}
+    (OUTPUT / "samples.json").write_text(json.dumps(samples))
     log = OUTPUT / "operator.log"
     shutil.copy(installation.log, log)
     print(f"\nfigure: {', '.join(_shown(path) for path in paths)}; log: {_shown(log)}")
