@@ -78,6 +78,8 @@ def _answer(
     note: tuple[str, ...] = ()
     if not (scv == 1 and point.replica.queue_capacity is None):
         note = ("one queue, several servers: wait scaled by (1 + CV^2)/2, mean within 2 %",)
+    if blocking > 0 and scv != 1:
+        note += ("one queue, several servers: blocking is that of exponential times",)
     return Sojourn(
         model="Exact",
         utilisation=load,

@@ -60,7 +60,7 @@ def is_sound(answer: Sojourn) -> None:
     assert not any("off by" in text for text in answer.warnings)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(BATCHES, LOADS, LONGEST, SHARES, st.tuples(SCVS, WAITS, PLACES, REPLICAS))
 def test_answers_are_sound_everywhere(
     batch: int,

@@ -67,7 +67,7 @@ def test_unreachable_goal_is_sized_by_load_and_gives_its_floor() -> None:
     assert found.floor_s > 0.050
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     fixed_ms=st.floats(1, 200),
     per_request_ms=st.floats(0.1, 20),
@@ -102,7 +102,7 @@ def test_sizing_equals_exhaustive_search(
         assert gaps.min() < 1e-3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rates=st.lists(st.floats(0.1, 2000), min_size=2, max_size=8), slo=st.floats(0.3, 3))
 def test_more_load_never_needs_fewer_replicas(rates: list[float], slo: float) -> None:
     constraint = replace(BY_LOAD, goal=LatencyGoal(latency_s=slo), largest_batch=24)

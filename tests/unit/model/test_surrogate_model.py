@@ -35,7 +35,7 @@ def test_load_of_one_gives_infinity(tail: SurrogateTail) -> None:
     assert math.isinf(answer.latency.quantile_s(0.99))
 
 
-@pytest.mark.parametrize("tail", SurrogateTail)
+@pytest.mark.parametrize("tail", [SurrogateTail.EXPONENTIAL, SurrogateTail.GAUSSIAN])
 def test_largest_rate_meets_the_goal_and_a_little_more_does_not(tail: SurrogateTail) -> None:
     model: QueueModel = SurrogateModel(tail)
     goal = LatencyGoal(latency_s=0.600, max_utilisation=0.9)
