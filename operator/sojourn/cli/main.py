@@ -13,6 +13,7 @@ from sojourn.cli import exits
 from sojourn.cli.command import command
 from sojourn.cli.completion import COMPLETE_VARIABLE, completion
 from sojourn.cli.curve import CurveOptions, curve
+from sojourn.cli.doctor import DoctorOptions, doctor
 from sojourn.cli.explain import ExplainOptions, explain
 from sojourn.cli.names import SearchOptions, gpus, models
 from sojourn.cli.plan import PlanOptions, plan
@@ -51,6 +52,7 @@ command(app, ExplainOptions)(explain)
 command(app, ProfileOptions)(profile)
 command(app, ValidateOptions)(validate)
 command(app, SimulateOptions)(simulate)
+command(app, DoctorOptions)(doctor)
 command(app, SearchOptions)(models)
 command(app, SearchOptions)(gpus)
 
