@@ -211,7 +211,7 @@ def test_a_maximum_that_is_left_out_is_refused() -> None:
     assert "spec.scaling.maxReplicas" in denial
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 10**9), st.booleans())
 def test_webhook_and_command_line_say_the_same_word_for_word(seed: int, mutate: bool) -> None:
     rng = random.Random(seed)
