@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sojourn.facts.replica import ContinuousReplica, DynamicReplica, Routing
 from sojourn.facts.service_time import IterationTime, LinearServiceTime, TokenLengths
-from sojourn.simulate.engine import EngineParameters, Outcome, SimulatedEngine
+from sojourn.simulate.engine import Completion, EngineParameters, Outcome, SimulatedEngine
 from sojourn.simulate.http import MetricsServer, PodTarget
 from sojourn.simulate.job import Request
 from sojourn.simulate.load import LoadGenerator, RateStep, staircase, traffic
@@ -125,6 +125,20 @@ async def test_a_killed_pod_loses_what_it_had_and_the_router_turns_to_another() 
     ends = await asyncio.gather(*sent)
     assert Counter(end.outcome for end in ends) == {Outcome.LOST: 2, Outcome.DONE: 2}
     assert (await router.send(Request())).pod == "b"
+
+
+@pytest.mark.asyncio
+async def test_a_pod_that_closes_between_choice_and_hand_over_is_left_out() -> None:
+    class Closing(SimulatedEngine):
+        async def submit(self, request: Request) -> Completion:
+            self.accepting = False
+            return await super().submit(request)
+
+    closing = Closing(EngineParameters(DYNAMIC, compression=20.0), np.random.default_rng(1), "a")
+    router = Router(Routing.ROUND_ROBIN, np.random.default_rng(2))
+    router.set_ready({"b": engine(DYNAMIC, "b"), "a": closing})
+    done = await router.send(Request())
+    assert (done.outcome, done.pod) == (Outcome.DONE, "b")
 
 
 @pytest.mark.asyncio

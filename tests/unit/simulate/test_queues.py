@@ -135,6 +135,7 @@ def test_intervals_shrink_with_the_run_and_hold_the_truth() -> None:
     rng = np.random.default_rng(10)
     short, long = (estimate(rng.exponential(1.0, n), (0.5,)) for n in (2_000, 200_000))
     assert long.mean.half_width < short.mean.half_width / 5
+    assert long.mean.half_width == pytest.approx(1.96 / np.sqrt(200_000), rel=0.8)
     assert long.mean.holds(1.0, slack=0.003)
     assert long.quantile(0.5).holds(np.log(2), slack=0.003)
     assert not Estimate(1.0, 0.01).holds(1.02)

@@ -69,6 +69,7 @@ def pace(machine: Machine, people: Population) -> Pace:
     count, weights = people.counts[inside], people.weights[inside] * (1 - people.blocking)
     full = 1 - float(people.weights.sum()) * (1 - people.blocking)
     others = np.maximum(people.decoding[inside] * (1 - 1 / np.maximum(count, 1.0)), 0.0)
+    others += people.unseen
     step_s = machine.steps_s(1 + others)
     step_s = np.minimum(step_s, machine.full_step_s) if step_s.size else step_s
     gap_s = step_s / (1 - people.phi)

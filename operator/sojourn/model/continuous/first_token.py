@@ -16,6 +16,9 @@ from sojourn.model.domain import FloatArray
 
 _LEAST_WEIGHT = 1e-9
 
+# With more prompts than this in the time, the requests before the last one matter in a turn too.
+_CROWDED_TURNS = 0.3
+
 # Classes of the number found: equal probability, finer in the upper tail, where P99 comes from.
 _CLASS_EDGES = np.array([*np.linspace(0, 0.9, 16), 0.93, 0.96, 0.98, 0.99, 0.995, 0.999, 1.0])
 _TIGHT_EDGES = np.array([0.0, 0.3, 0.6, 0.85, 1.0])
@@ -85,7 +88,7 @@ def _free(machine: Machine, stream: Arrivals, people: Population) -> list[Found]
     means = np.array([_mean(decoding[g], weights[g]) for g in groups])[kept]
     shares = shares[kept]
     if steps.is_tight(machine, stream):
-        laws = _tight_laws(machine, stream, (shares, means), busy)
+        laws = _tight_laws(machine, stream, (shares, means), (busy, people.phi))
     else:
         laws = steps.untight(machine, stream, machine.steps_s(means), people.phi, busy)
     return [
@@ -95,16 +98,20 @@ def _free(machine: Machine, stream: Arrivals, people: Population) -> list[Found]
 
 
 def _tight_laws(
-    machine: Machine, stream: Arrivals, classes: tuple[FloatArray, FloatArray], busy: float
+    machine: Machine,
+    stream: Arrivals,
+    classes: tuple[FloatArray, FloatArray],
+    shares_of_time: tuple[float, float],
 ) -> list[Atoms]:
     """One backlog chain for several neighbouring classes: h matters little beside prompts."""
     shares, means = classes
+    busy, phi = shares_of_time
     laws: list[Atoms] = []
     for group in cells.split(shares, _TIGHT_EDGES):
         decoding = _mean(means[group], shares[group])
         step_s = machine.fixed_s + machine.per_request_s * decoding
-        if stream.turns > 1 and machine.prompts_per_budget >= 1:
-            law = turns.first_token(machine, stream, step_s)
+        if stream.turns > 1 and machine.prompts_per_budget >= 1 and phi < _CROWDED_TURNS:
+            law = turns.first_token(machine, stream, step_s, phi)
         else:
             law = backlog.first_token(machine, stream, step_s, decoding, busy)
         laws += [law] * means[group].size

@@ -44,6 +44,11 @@ def warnings(
         )
     if stream.turns > 1 and people.full > 0.005:
         found.append("round robin with a queue: P99 of the time to first token is indicative")
+    if stream.pooled > 1 and machine.max_batch <= 8:
+        found.append(
+            f"least loaded with a batch of {machine.max_batch}: replicas are not level, "
+            "percentiles are indicative"
+        )
     if stream.dispersion * stream.turns > 1.5:
         found.append("bursty arrivals: the correction for them is not validated")
     jumps = [level for level in levels if 1 / _JUMP < people.full / (1 - level) < _JUMP]

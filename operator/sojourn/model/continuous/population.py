@@ -54,6 +54,8 @@ class Population:
         running: mean number in the batch of one replica.
         phi: share of time in which prompts are computed.
         burst: z, variance of the number inside over that under plain Poisson arrivals.
+        unseen: by how many the average over time exceeds what arrivals find below the limit:
+            regular arrivals come late after the last one; 0 for Poisson arrivals.
     """
 
     counts: FloatArray
@@ -66,6 +68,7 @@ class Population:
     running: float
     phi: float
     burst: float
+    unseen: float
 
     @property
     def idle(self) -> float:
@@ -107,7 +110,11 @@ def population(machine: Machine, stream: Arrivals) -> Population:
     total = float(weights.sum()) + full
     weights, full = weights / total, full / total
     blocking, accepted = _blocking(every, full, load, exponent)
-    running = float(weights @ counts) + full * machine.max_batch
+    unseen = 0.0
+    if burst < 1:
+        unseen = _unseen(pooled_rate, departures, counts, weights, stride)
+    running = float(weights @ counts) + unseen * float(weights.sum()) + full * machine.max_batch
+    running = min(running, float(machine.max_batch))
     in_system = running + full * every.mean() / stream.pooled
     passed = 1 - blocking
     return Population(
@@ -121,6 +128,7 @@ def population(machine: Machine, stream: Arrivals) -> Population:
         running=running,
         phi=phi,
         burst=burst,
+        unseen=unseen,
     )
 
 
@@ -218,6 +226,19 @@ def _log_weights(
     logs = carried.copy()
     logs[1:] = carried[:-1] + math.log(clusters) - log_departures
     return logs, float(carried[-1]) + math.log(clusters)
+
+
+def _unseen(
+    rate: float, departures: FloatArray, counts: FloatArray, weights: FloatArray, stride: int
+) -> float:
+    """Mean below the limit under Poisson arrivals less the one of the sharpened law.
+
+    The mean number is insensitive, the law as seen by arrivals is not its average over time.
+    """
+    logs, _ = _log_weights(rate, departures, 1.0, stride)
+    plain = np.exp(logs - logs.max())
+    seen = float(weights @ counts) / max(float(weights.sum()), 1e-300)
+    return max(0.0, float(plain @ counts) / float(plain.sum()) - seen)
 
 
 def _blocking(every: Waiting, full: float, load: float, exponent: float) -> tuple[float, Waiting]:

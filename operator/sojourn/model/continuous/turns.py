@@ -20,15 +20,17 @@ _RESIDUALS = 12
 _MOST_PROMPTS = 6
 
 
-def first_token(machine: Machine, stream: Arrivals, step_s: float) -> Atoms:
+def first_token(machine: Machine, stream: Arrivals, step_s: float, phi: float) -> Atoms:
     """First-token times of arrivals that find a busy replica with a free place.
 
     Args:
         step_s: h, a step without prompts.
+        phi: share of time spent on prompts.
     """
     turns = min(stream.turns, counts.MOST_TURNS)
     points_per_s = stream.rate_per_s * turns
-    longest_s = step_s + machine.prompt_s * _MOST_PROMPTS
+    before_s = step_s / (1 - phi)
+    longest_s = max(before_s, step_s + machine.prompt_s * _MOST_PROMPTS)
     size = counts.size_for(points_per_s * longest_s)
     number = np.arange(size)
     values, weights = [], []
@@ -36,7 +38,7 @@ def first_token(machine: Machine, stream: Arrivals, step_s: float) -> Atoms:
         for prompts in range(_MOST_PROMPTS):
             length_s = step_s + machine.prompt_s * prompts
             since = poisson.pmf(points_per_s * (1 - rest) * length_s, size)
-            before = poisson.pmf(points_per_s * length_s, size)
+            before = poisson.pmf(points_per_s * before_s, size)
             # Prompts of the running step arrived in the step before it.
             arrived = (number[:, None] + number[None, :]) // turns - number[:, None] // turns
             likely = since * ((arrived == prompts) @ before)
