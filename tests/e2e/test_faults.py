@@ -19,7 +19,7 @@ TWO_REPLICAS_PER_S = 180.0  # a replica carries 148
 
 def loaded(house: House, namespace: str) -> Stage:
     """GPT-3 on two replicas, under a load that needs both, and reported Ready."""
-    stage = house.stage(namespace, [scenario.gpt3((TWO_REPLICAS_PER_S,), LOAD_S)])
+    stage = house.stage(namespace, [scenario.gpt3((TWO_REPLICAS_PER_S,), (LOAD_S,))])
     stage.start()
     front = house.fleet.front((namespace, "gpt3"))
     eventually(lambda: front.ready == 2, SETTLED_S, "two replicas serve")

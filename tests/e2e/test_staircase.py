@@ -27,7 +27,7 @@ def played(house: House, control_plane: ControlPlane) -> tuple[House, Stage, int
     """The staircase, played to its end once for all tests of this module; and where it began."""
     namespace = control_plane.create_namespace("staircase")
     since = control_plane.audit_position()
-    stage = house.stage(namespace, [scenario.gpt3(RATES, TREAD_S)])
+    stage = house.stage(namespace, [scenario.gpt3(RATES, (TREAD_S,) * len(RATES))])
     stage.start()
     while stage.elapsed_s < stage.duration_s:
         stage.sample()

@@ -203,7 +203,7 @@ class Installation:
 
     def _end(self) -> None:
         if self._process is not None:
-            self._process.stop()
+            self._process.kill()  # nothing it holds outlives the plane or the next start
         # Without the operator its webhook would refuse every object of our kinds.
         self.plane.kubectl(
             "delete", "validatingwebhookconfiguration", WEBHOOKS, "--ignore-not-found"
