@@ -74,9 +74,7 @@ def test_a_killed_operator_is_replaced_and_takes_nothing_away(house: House, name
     killed_at_s = time.monotonic()
     house.installation.kill()
     house.installation.start()
-    eventually(
-        lambda: house.installation.metric("sojourn_leader") == 1.0, TAKEOVER_S, "a new leader"
-    )
+    eventually(house.installation.leads, TAKEOVER_S, "a new leader")
     eventually(lambda: house.ticks() >= 1, TOLD_S, "the new leader decides")
     assert time.monotonic() - killed_at_s < TAKEOVER_S
     throughout(

@@ -73,6 +73,7 @@ class Installation:
         try:
             self._apply()
             self.start()
+            eventually(self.leads, READY_S, "the operator holds the lease")
         except BaseException:
             self._end()
             raise
@@ -116,6 +117,10 @@ class Installation:
 
         eventually(ready, READY_S, "the operator is ready")
         eventually(self._admits, READY_S, "the API server reaches the operator's webhook")
+
+    def leads(self) -> bool:
+        """Whether the operator holds the lease and acts."""
+        return self.metric("sojourn_leader") == 1.0
 
     def metrics(self) -> str:
         """The operator's own metrics, Prometheus text."""
@@ -204,6 +209,7 @@ class Installation:
     def _end(self) -> None:
         if self._process is not None:
             self._process.kill()  # nothing it holds outlives the plane or the next start
+        self.plane.kubectl("delete", "lease", "sojourn", "-n", NAMESPACE, "--ignore-not-found")
         # Without the operator its webhook would refuse every object of our kinds.
         self.plane.kubectl(
             "delete", "validatingwebhookconfiguration", WEBHOOKS, "--ignore-not-found"
