@@ -28,5 +28,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
     "configuration" (printf "%s-validating" $name))
   "healthPort" 8081
   "metricsPort" 9090 -}}
+{{- if .Values.certManager.enabled -}}
+{{- $_ := set $own.webhook "certificates" "Mounted" -}}
+{{- $_ := set $own.webhook "folder" "/run/sojourn/tls" -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $own (deepCopy .Values.settings)) -}}
 {{- end -}}

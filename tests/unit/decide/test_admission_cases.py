@@ -1,0 +1,135 @@
+"""What went wrong in the field, by the id of the case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sojourn.decide import admission, resolve
+from sojourn.decide.proposal import Proposal
+from sojourn.facts.declaration import (
+    Batching,
+    DeclaredArchitecture,
+    DeclaredEngine,
+    DeclaredGpu,
+    DeclaredModel,
+    LatentAttention,
+)
+from sojourn.facts.finding import Verdict
+from sojourn.facts.reasons import Reason
+from tests.unit.decide.builders import CATALOGUE, declaration, proposal, service
+
+MILLION = 1_048_576
+
+
+def with_kv_limit(limit: int, **changes: object) -> Proposal:
+    one = proposal(**changes)
+    served = one.serving.service
+    bounded = replace(served, bounds=replace(served.bounds, kv_limit=limit))
+    return replace(one, serving=replace(one.serving, service=bounded))
+
+
+def test_fc_058_a_length_far_beyond_the_cache_is_never_let_pass_in_silence() -> None:
+    # 22.5 GiB of KV cache for a request of 1,048,576 tokens, 17.39 GiB there, longest 810,208.
+    latent = DeclaredArchitecture(
+        layers=20,
+        hidden=5120,
+        attention_heads=40,
+        parameters=33.7e9,
+        vocabulary=151_936,
+        latent_attention=LatentAttention(kv_lora_rank=512, rope_head_dim=64),
+    )
+    told = {}
+    for length in (MILLION, 810_208 // 2):
+        found = admission.admit(
+            proposal(
+                model=DeclaredModel("mine", latent, "bf16", max_length_tokens=length),
+                gpu=DeclaredGpu("H100-NVL"),
+                engine=DeclaredEngine("vllm", "0.17", Batching.DYNAMIC, max_batch=8),
+            )
+        )
+        told[length] = {f.reason for f in found}
+    assert told[MILLION] & {Reason.WONT_START, Reason.MEMORY_TOO_CLOSE}
+    assert not told[810_208 // 2] & {Reason.WONT_START, Reason.MEMORY_TOO_CLOSE}
+
+
+@pytest.mark.parametrize(
+    ("latent", "kv_heads", "tensor_parallel", "divided_by"),
+    [
+        pytest.param(LatentAttention(512, 64), 32, 8, 1, id="FC-059 latent KV is on every rank"),
+        pytest.param(None, 8, 4, 4, id="FC-059 8 heads over 4 ranks"),
+        pytest.param(None, 2, 8, 2, id="FC-059 2 heads over 8 ranks are repeated"),
+    ],
+)
+def test_kv_memory_is_shared_out_only_where_heads_are(
+    latent: LatentAttention | None, kv_heads: int, tensor_parallel: int, divided_by: int
+) -> None:
+    architecture = DeclaredArchitecture(
+        layers=32,
+        hidden=4096,
+        attention_heads=32,
+        kv_heads=kv_heads,
+        parameters=8e9,
+        vocabulary=128_256,
+        latent_attention=latent,
+    )
+    per_token = [
+        service(
+            model=DeclaredModel("mine", architecture, "bf16", max_length_tokens=4096),
+            gpu=DeclaredGpu("H100-80GB", tensor_parallel=ranks),
+        ).memory.kv_bytes_per_token
+        for ranks in (1, tensor_parallel)
+    ]
+    assert per_token[0] / per_token[1] == pytest.approx(divided_by)
+
+
+def test_fc_060_the_rank_decides_not_the_cards_beside_it() -> None:
+    # Two cards of 16 GB, one used: 15 GiB of weights do not start; tensorParallel 2 does.
+    found = admission.admit(
+        proposal(
+            model=DeclaredModel("meta-llama/Llama-3.1-8B-Instruct", max_length_tokens=8192),
+            gpu=DeclaredGpu("T4"),
+            engine=DeclaredEngine("vllm", "0.17", Batching.DYNAMIC, max_batch=8),
+        )
+    )
+    (rejected,) = [f for f in found if f.reason is Reason.WONT_START]
+    assert "tensorParallel: 2" in rejected.message
+
+
+def test_fc_062_the_queue_is_judged_with_the_batch_the_cache_holds() -> None:
+    # max batch 64 would carry 400/s (rho 0.51); 20 fit: T = 60 ms, 333/s.
+    one = with_kv_limit(20, engine={"max_batch": 64}, traffic={"peak_rate_per_s": 400.0})
+    found = {f.reason: f for f in admission.admit(one)}
+    assert found[Reason.KV_LIMITED].verdict is Verdict.WARN
+    assert "20 is what the queue model works with" in found[Reason.KV_LIMITED].message
+    unstable = found[Reason.UNSTABLE]
+    assert dict(unstable.numbers)["max_stable_rate_per_s"] == pytest.approx(333.3, rel=1e-3)
+    assert "max batch 20 cannot keep up with 400/s" in unstable.message
+
+
+def test_a_latency_nobody_can_reach_is_refused_with_the_least_that_is() -> None:
+    found = admission.admit(proposal(slo={"latency_s": 0.01}))
+    (rejected,) = [f for f in found if f.verdict is Verdict.REJECT]
+    assert rejected.reason is Reason.SLO_UNREACHABLE
+    assert "a lone request on an idle replica takes 50.5ms" in rejected.message
+    assert "Declare at least 51ms" in rejected.message
+
+
+def test_the_start_up_peak_is_refused_only_well_beyond_the_model_s_error() -> None:
+    def found(batch: int) -> dict[Reason, Verdict]:
+        resolved = resolve.resolve(
+            declaration(
+                model=DeclaredModel("Qwen/Qwen2.5-7B-Instruct", max_length_tokens=4096),
+                gpu=DeclaredGpu("A10G", memory_utilisation=0.97),
+                engine=DeclaredEngine("vllm", "0.17", Batching.DYNAMIC, max_batch=batch),
+            ),
+            CATALOGUE,
+        )
+        assert resolved.service is not None
+        one = proposal()
+        judged = replace(one, serving=replace(one.serving, service=resolved.service))
+        return {f.reason: f.verdict for f in admission.gathered(admission.MEMORY, judged)}
+
+    assert Reason.OUT_OF_MEMORY not in found(256)
+    assert found(1024)[Reason.OUT_OF_MEMORY] is Verdict.REJECT
