@@ -96,7 +96,8 @@ async def test_the_gauges_show_what_runs_and_what_waits() -> None:
 
 @pytest.mark.asyncio
 async def test_a_full_queue_is_counted_as_refused() -> None:
-    server = engine(DYNAMIC)
+    # Slow enough that no batch ends while the requests come in, on a busy machine too.
+    server = engine(DYNAMIC, compression=0.4)
     ends = await asyncio.gather(*(server.submit(Request()) for _ in range(30)))
     counted = Counter(end.outcome for end in ends)
     assert counted == {Outcome.DONE: 17, Outcome.REJECTED: 13}
@@ -116,7 +117,7 @@ async def test_draining_ends_what_is_inside_and_takes_nothing_new() -> None:
 
 @pytest.mark.asyncio
 async def test_a_killed_pod_loses_what_it_had_and_the_router_turns_to_another() -> None:
-    first, second = engine(DYNAMIC, "a"), engine(DYNAMIC, "b")
+    first, second = engine(DYNAMIC, "a", 0.4), engine(DYNAMIC, "b", 0.4)
     router = Router(Routing.ROUND_ROBIN, np.random.default_rng(2))
     router.set_ready({"a": first, "b": second})
     sent = [asyncio.create_task(router.send(Request())) for _ in range(4)]
@@ -149,7 +150,7 @@ async def test_without_a_ready_pod_a_request_is_unavailable() -> None:
 
 @pytest.mark.asyncio
 async def test_least_loaded_levels_the_pods() -> None:
-    engines = {name: engine(CONTINUOUS, name) for name in "abcd"}
+    engines = {name: engine(CONTINUOUS, name, 2.0) for name in "abcd"}
     router = Router(Routing.LEAST_LOADED, np.random.default_rng(2))
     router.set_ready(engines)
     sent = [asyncio.create_task(router.send(Request(10, 50))) for _ in range(12)]
