@@ -18,7 +18,7 @@ from sojourn.api import status as status_api
 from sojourn.controller import past as past_of
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Entry, Key, Registry
-from sojourn.decide import admission, calibration, planning, sharing
+from sojourn.decide import admission, bypass, calibration, planning, sharing
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.plan import Plan
@@ -119,7 +119,9 @@ class Corridor:
         )
         # What was bypassed, or admitted by an older release, is still checked and reported.
         findings = (*found, *admission.admit(proposal))
-        return planning.plan(situation, entry.serving, self.policy, findings)
+        plan = planning.plan(situation, entry.serving, self.policy, findings)
+        reason = situation.service.declaration.bypass
+        return bypass.told(plan, reason, findings, known=_has(entry, bypass.CONDITION))
 
     def _status(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
         if entry.deleting:
@@ -135,3 +137,9 @@ class Corridor:
         entry.rate_per_s = rate.value if isinstance(rate, Known) else None
         if done.status is not None:
             entry.status = done.status
+
+
+def _has(entry: Entry, condition: str) -> bool:
+    """Whether a condition is in the status as it was last read or written."""
+    held = entry.status.get("conditions") or ()
+    return any(one.get("type") == condition for one in held)
