@@ -106,6 +106,8 @@ def _steps_data(taken: tuple[Step, ...]) -> list[dict[str, Any]]:
 
 
 def _show_steps(title: str, taken: tuple[Step, ...]) -> None:
+    import textwrap  # noqa: PLC0415
+
     from rich.text import Text  # noqa: PLC0415
 
     from sojourn.cli.table import print_table  # noqa: PLC0415
@@ -116,8 +118,8 @@ def _show_steps(title: str, taken: tuple[Step, ...]) -> None:
         console.print()
         console.print(Text(f"{step.number}. {step.title}", style="bold cyan"))
         print_table(step.table, console)
-        for line in step.conclusion:
-            console.print(Text(line), soft_wrap=False)
+        for line in textwrap.wrap(" ".join(step.conclusion), min(console.width, 100)):
+            console.print(Text(line), no_wrap=True)
 
 
 def _spans(subject: Subject, interval: tuple[float, float], form: Format) -> None:
@@ -145,6 +147,15 @@ def _compare(subject: Subject, rate_per_s: float, options: PlanOptions) -> None:
     names = [name.strip() for name in gpus.split(",") if name.strip()]
     found = compare.choices(subject, rate_per_s, names, rates.sizes(options.compare_tp))
     table = compare.table(found)
+    if options.output is Format.TABLE:
+        from sojourn.cli import plan_view  # noqa: PLC0415
+
+        look = next((choice.look for choice in found if choice.look), None)
+        if look is not None:
+            model, goal = look.serving.service.architecture.name, plan_view.slo(look.goal)
+            screen.console().print(
+                f"{model}; {goal} at {rate_per_s:g}/s, cheapest first", style="bold", markup=False
+            )
     if table.rows or options.output is not Format.TABLE:
         write(table, options.output)
     if options.output is Format.TABLE:

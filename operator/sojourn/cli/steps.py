@@ -167,7 +167,7 @@ def _latency(look: Outlook, candidates: Sequence[int], answers: Sequence[Sojourn
         Column("batch", "B"),
         Column("load", "load", text.share),
         Column("waiting_s", "E[W]", text.seconds, rank=1),
-        Column("batching_s", "E[T_batch]", text.seconds, rank=1),
+        Column("batching_s", "E[T_batch]", text.seconds, rank=2),
         Column("service_s", "E[T_svc]", text.seconds, rank=1),
         Column("mean_s", "E[T]", text.seconds),
     ]

@@ -46,10 +46,10 @@ def percent(value: float | None) -> str:
 
 
 def usd(value: float | None) -> str:
-    """Dollars and cents; more digits below ten cents."""
+    """Dollars and cents; a third decimal below one dollar."""
     if value is None:
         return DASH
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:.4f}"
+    return f"${value:,.2f}" if value >= 1 else f"${value:.3f}"
 
 
 def gib(value: float | None) -> str:

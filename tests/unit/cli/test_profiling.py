@@ -75,7 +75,7 @@ async def http_points(endpoint: FakeEndpoint, run: loop.Run) -> list[Point]:
 
 def test_streaming_server_first_token_and_token_gap_are_measured() -> None:
     endpoint = FakeEndpoint()
-    points = asyncio.run(http_points(endpoint, loop.Run((1, 4), rounds=3, warm_up=1)))
+    points = asyncio.run(http_points(endpoint, loop.Run((1, 4), rounds=2, warm_up=0)))
     # a + b n + p x prompt tokens; loopback and the event loop add a few milliseconds.
     assert points[0].first_token_s == pytest.approx(0.021 + 40 * 0.0005, rel=0.10)
     assert points[0].output_token_s == pytest.approx(0.021, rel=0.05)
@@ -86,9 +86,9 @@ def test_streaming_server_first_token_and_token_gap_are_measured() -> None:
 
 def test_closed_loop_keeps_exactly_b_requests_inside() -> None:
     endpoint = FakeEndpoint(fixed_s=0.005)
-    points = asyncio.run(http_points(endpoint, loop.Run((6,), rounds=3, warm_up=1)))
+    points = asyncio.run(http_points(endpoint, loop.Run((6,), rounds=2, warm_up=0)))
     assert endpoint.most_inside == 6
-    assert points[0].samples == 18
+    assert points[0].samples == 12
 
 
 def test_no_two_requests_share_a_prompt() -> None:
