@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
+import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+import yaml
 
+from sojourn.cli import validate_read
+from sojourn.cli.validate import judge
 from tests.controlplane.plane import ControlPlane
 from tests.integration.operators import NAMESPACE, REPOSITORY, Operators, service, unstable
+from tests.unit.controller import specs
 from tests.waiting import eventually
 
 GUARDED = REPOSITORY / "deploy" / "overlays" / "guard"
@@ -20,6 +30,41 @@ def operators(control_plane: ControlPlane) -> Iterator[Operators]:
     options = {"check": "1s", "overlap": "3s", "probe": "1s"}
     with Operators(control_plane, webhook=options, overlay=GUARDED, direct=True) as made:
         yield made
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the API server said of one creation."""
+
+    status: int
+    causes: list[dict[str, str]]
+    warnings: list[str]
+
+
+async def asked(plane: ControlPlane, bodies: list[dict[str, Any]]) -> list[Told]:
+    """All bodies created as a dry run, eight at a time, with what a client library gets to see."""
+    plane.kubectl("create", "serviceaccount", "asker", "-n", "default")
+    role = ("create", "clusterrolebinding", "asker", "--clusterrole=cluster-admin")
+    plane.kubectl(*role, "--serviceaccount=default:asker")
+    token = plane.kubectl("create", "token", "asker", "-n", "default", check=True).stdout.strip()
+    tls = ssl.create_default_context(cafile=str(plane.ca_file))
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    path = "/apis/serving.sojourn.dev/v1alpha1/namespaces/default/inferenceservices?dryRun=All"
+    slots = asyncio.Semaphore(8)
+
+    async def one(session: aiohttp.ClientSession, body: dict[str, Any]) -> Told:
+        async with (
+            slots,
+            session.post(plane.api_url + path, data=json.dumps(body), ssl=tls) as answer,
+        ):
+            content = await answer.json()
+            causes = (content.get("details") or {}).get("causes") or []
+            texts = [text.split('"', 1)[1] for text in answer.headers.getall("Warning", [])]
+            plain = [text[:-1].replace('\\"', '"') for text in texts]
+            return Told(answer.status, causes, plain)
+
+    async with aiohttp.ClientSession(headers=headers) as session:
+        return list(await asyncio.gather(*(one(session, body) for body in bodies)))
 
 
 def patched(operators: Operators, namespace: str, name: str, patch: dict[str, Any]) -> Any:
@@ -63,6 +108,48 @@ def test_a_machine_reads_reason_and_field_of_every_cause(
     assert status["reason"] == "Forbidden"
     (cause,) = status["details"]["causes"]
     assert (cause["reason"], cause["field"]) == ("Unstable", "spec.engine.maxBatchSize.max")
+
+
+def test_the_cluster_and_the_command_line_say_the_same_of_every_object(
+    operators: Operators, tmp_path: Path
+) -> None:
+    # FC-103, I7: after the API server's defaults and over the wire, word for word.
+    rng = random.Random(7)
+    bodies = [specs.sensible(rng, f"s{number}") for number in range(150)]
+    for number, body in enumerate(bodies):
+        body["spec"]["scaleTargetRef"] = {"name": f"t{number}"}
+        body["metadata"]["annotations"] = {"example.com/padding": "x" * 50_000}
+    told = asyncio.run(asked(operators.plane, bodies))
+    manifest = tmp_path / "all.yaml"
+    manifest.write_text(yaml.safe_dump_all(bodies, sort_keys=False))
+    offline = judge(validate_read.documents([str(manifest)], "default"))
+    compared = 0
+    for heard, judged in zip(told, offline, strict=True):
+        if heard.status == 422:  # the schema's own rules: the webhook is not asked
+            assert judged.verdict == "REJECT"
+            continue
+        compared += 1
+        assert (heard.status == 403) is (judged.verdict == "REJECT")
+        rejected = judged.review.rejected
+        assert [cause["message"] for cause in heard.causes] == [f.message for f in rejected]
+        assert heard.warnings == list(judged.review.warnings)
+    assert compared > 80
+    assert {judged.verdict for judged in offline} >= {"REJECT", "WARN", "OK"}
+
+
+def test_the_bypass_is_an_event_and_a_condition(operators: Operators, namespace: str) -> None:
+    body = unstable("traced")
+    body["metadata"]["annotations"] = {"serving.sojourn.dev/admission-bypass": "trial"}
+    operators.create(namespace, body)
+
+    def conditions() -> dict[str, str]:
+        status = operators.plane.get("infsvc", "traced", "-n", namespace).get("status", {})
+        return {one["type"]: one["message"] for one in status.get("conditions", ())}
+
+    eventually(lambda: "AdmissionBypassed" in conditions(), 60, "the condition is set")
+    assert conditions()["AdmissionBypassed"] == "Unstable waived by annotation: trial"
+    events = operators.plane.get("events", "-n", namespace)["items"]
+    assert "AdmissionBypassed" in {one["reason"] for one in events}
 
 
 def test_a_warning_is_a_warning_of_kubectl(operators: Operators, namespace: str) -> None:
