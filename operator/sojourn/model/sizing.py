@@ -24,8 +24,9 @@ from sojourn.model.protocol import QueueModel
 # A rate this close (relative) above a whole number of replicas is that number.
 ROUNDING_SLACK = 1e-9
 
-# Up to here every batch is a candidate; above, steps of a third to a half, refined at the edges.
-_EVERY_BATCH_UP_TO = 16
+# Intervals shorter than this are scanned batch by batch; in longer ones candidates are a third to a
+# half apart, and the edges are refined.
+_EVERY_BATCH_OF = 16
 
 _CACHED = 65_536
 
@@ -104,9 +105,10 @@ def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
 
 
 def candidates(low: int, high: int) -> list[int]:
-    """Batches from low to high: all up to 16, then 24, 32, 48, 64, ..., and high."""
-    grid = list(range(low, min(high, _EVERY_BATCH_UP_TO) + 1))
-    step = _EVERY_BATCH_UP_TO
+    """Batches from low to high: all of a few, else 1, 2, 3, 4, 6, 8, 12, ... and the ends."""
+    if high - low < _EVERY_BATCH_OF:
+        return list(range(low, high + 1))
+    grid, step = [1], 2
     while step <= high:
         grid += [step, step * 3 // 2]
         step *= 2

@@ -2,8 +2,8 @@
 
 Covers linear service times with CV^2 up to 1, an unbounded queue, max batch up to 256, a window no
 longer than the service and percentiles from 50 to 99.9; ``covered`` says which. Everything else is
-the exact model's. The table is read with a margin, so that the exact percentile at the rate found
-stays within the SLO.
+the exact model's. The table is read with a margin; where the answer must hold exactly,
+``ExactModel.max_rate`` checks and corrects what it reads.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy.typing as npt
 from sojourn.model import dimensionless
 from sojourn.model.domain import BoolArray, FloatArray
 
-# The table's own error in a percentile (99th percentile of it, measured by the slow test): the SLO
-# is read as this much tighter.
-MARGIN = 0.01
+# The table's percentile is 0.6 % off in the median and 3 % at the 90th percentile of random
+# replicas, more often high than low: the SLO is read this much tighter.
+MARGIN = 0.02
 
 _BATCHES = np.array(dimensionless.BATCHES, dtype=float)
 _MOST_LOAD = 0.97
@@ -147,7 +147,15 @@ def available() -> FloatArray | None:
     if not path.is_file():
         return None
     with path.open("rb") as file, np.load(file) as stored:
-        return np.asarray(stored["quantiles"], dtype=float)
+        table = np.asarray(stored["quantiles"], dtype=float)
+    axes = (_BATCHES, dimensionless.FIXED_SHARES, dimensionless.WAITS, dimensionless.SCVS)
+    shape = (
+        *(len(axis) for axis in axes),
+        dimensionless.LOADS_PER_BATCH,
+        len(dimensionless.LEVELS),
+    )
+    # A table made for other axes is no table.
+    return table if table.shape == shape else None
 
 
 @dataclass(frozen=True, eq=False)

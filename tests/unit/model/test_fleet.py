@@ -41,27 +41,28 @@ def test_table_covers_the_common_case() -> None:
     assert found.reachable
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_rate_from_the_table_keeps_the_goal_and_wastes_little(seed: int) -> None:
     for one in services(3, seed):
         replica = replace(one.replica, max_batch=one.largest_batch)
-        quick = ExactModel().max_rate(replica, one.goal).rate_per_s
-        answer = ExactModel().sojourn(OperatingPoint(replica, quick), (0.99,))
+        found = ExactModel().max_rate(replica, one.goal)
+        point = OperatingPoint(replica, found.rate_per_s)
+        answer = ExactModel().sojourn(point, (0.99,))
+        seconds = answer.latency.quantile_s(0.99)
         assert one.goal.latency_s is not None
-        assert answer.latency.quantile_s(0.99) <= one.goal.latency_s * 1.01
-        assert answer.latency.quantile_s(0.99) >= one.goal.latency_s * 0.85 or (
-            quick >= one.goal.max_utilisation * 0.999 * quick / answer.utilisation
-        )
+        assert seconds <= one.goal.latency_s
+        assert found.binding == "Utilisation" or seconds >= 0.93 * one.goal.latency_s
 
 
+@pytest.mark.slow
 def test_fleet_sizes_as_the_services_one_by_one() -> None:
-    constraints = services(20, 100)
-    rates = np.linspace(1, 2000, 20)
+    constraints = services(12, 100)
+    rates = np.linspace(1, 2000, 12)
     together = fleet.fleet(constraints).size(rates)
     for i, one in enumerate(constraints):
         alone = sizing.size(ExactModel(), one, float(rates[i]))
         assert together.reachable[i] == alone.reachable
-        assert abs(together.replicas[i] - alone.replicas) <= max(1, 0.03 * alone.replicas)
+        assert abs(together.replicas[i] - alone.replicas) <= max(1, 0.1 * alone.replicas)
 
 
 def test_fleet_of_surrogates_equals_sizing_one_by_one() -> None:
