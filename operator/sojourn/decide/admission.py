@@ -7,11 +7,14 @@ verdict on one object is one verdict, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from sojourn.decide import memory_checks, queue_checks, spec_checks
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.finding import Finding, Verdict
+from sojourn.facts.memory import Fit
 from sojourn.facts.reasons import Reason
+from sojourn.facts.replica import ContinuousReplica
 
 Check = Callable[[Proposal], Finding | None]
 
@@ -41,12 +44,28 @@ ADMISSION: tuple[Check, ...] = (
 
 def admit(proposal: Proposal) -> tuple[Finding, ...]:
     """All findings of one proposal, in the chain's order."""
-    return gathered(ADMISSION, proposal)
+    return gathered(ADMISSION, _apart_from_memory(proposal))
 
 
 def gathered(checks: Iterable[Check], proposal: Proposal) -> tuple[Finding, ...]:
     """What the checks find, in their order."""
     return tuple(finding for check in checks if (finding := check(proposal)))
+
+
+def _apart_from_memory(proposal: Proposal) -> Proposal:
+    """A model that does not load has no KV cache: its queue is judged by the declared batch.
+
+    Else every such service would also be told that the one request it holds is too few.
+    """
+    service = proposal.service
+    if service.memory.fit is not Fit.WONT_START:
+        return proposal
+    replica = service.replica
+    if isinstance(replica, ContinuousReplica):
+        replica = replace(replica, kv_tokens=None)
+    bounds = replace(service.bounds, kv_limit=None)
+    loaded = replace(service, replica=replica, bounds=bounds)
+    return replace(proposal, serving=replace(proposal.serving, service=loaded))
 
 
 def denied(findings: tuple[Finding, ...]) -> bool:

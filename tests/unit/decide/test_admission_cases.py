@@ -116,6 +116,19 @@ def test_a_latency_nobody_can_reach_is_refused_with_the_least_that_is() -> None:
     assert "Declare at least 51ms" in rejected.message
 
 
+def test_a_model_that_does_not_load_is_judged_by_the_batch_it_declares() -> None:
+    changes = {
+        "model": DeclaredModel("meta-llama/Llama-2-70b-hf", precision="fp16"),
+        "gpu": DeclaredGpu("A10G"),
+    }
+    stable = admission.admit(proposal(**changes))
+    assert {f.reason for f in stable if f.verdict is Verdict.REJECT} == {Reason.WONT_START}
+    both = admission.admit(proposal(**changes, engine={"min_batch": 4, "max_batch": 4}))
+    told = {f.reason: f.message for f in both if f.verdict is Verdict.REJECT}
+    assert set(told) == {Reason.WONT_START, Reason.UNSTABLE}
+    assert told[Reason.UNSTABLE].startswith("max batch 4 cannot keep up")
+
+
 def test_the_start_up_peak_is_refused_only_well_beyond_the_model_s_error() -> None:
     def found(batch: int) -> dict[Reason, Verdict]:
         resolved = resolve.resolve(
