@@ -30,6 +30,9 @@ _EVERY_BATCH_OF = 16
 
 _CACHED = 65_536
 
+# Mean latencies this close are one plateau.
+_FLAT = 1.001
+
 
 @dataclass(frozen=True, eq=False)
 class Capacity:
@@ -199,17 +202,23 @@ def least_latency_batch(
     model: QueueModel, replica: Replica, share_per_s: float, interval: tuple[int, int]
 ) -> int:
     """B* = argmin E[T] over the candidates of the interval, the smallest of equals (S5)."""
-    batches = candidates(*interval)
-    mean_s = np.array(
-        [
-            model.sojourn(
-                OperatingPoint(replace(replica, max_batch=b), share_per_s), ()
-            ).latency.mean_s
-            for b in batches
-        ]
-    )
-    # Flat parts differ by less than the model's own error: take the smallest batch of them.
-    return batches[int(np.argmax(mean_s <= mean_s.min() * 1.001))]
+
+    def mean_s(batch: int) -> float:
+        point = OperatingPoint(replace(replica, max_batch=batch), share_per_s)
+        return model.sojourn(point, ()).latency.mean_s
+
+    known = {batch: mean_s(batch) for batch in candidates(*interval)}
+    while True:
+        order = sorted(known)
+        # Flat parts differ by less than the model's own error: take the smallest batch of them.
+        enough_s = min(known.values()) * _FLAT
+        best = next(batch for batch in order if known[batch] <= enough_s)
+        at = order.index(best)
+        around = order[max(0, at - 1) : at + 2]
+        gaps = [(a + b) // 2 for a, b in pairwise(around) if b - a > 1]
+        if not gaps:
+            return best
+        known |= {batch: mean_s(batch) for batch in gaps}
 
 
 def _refined_at_best(
