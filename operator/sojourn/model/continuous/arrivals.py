@@ -26,6 +26,11 @@ class Arrivals:
     turns: int = 1
     pooled: int = 1
 
+    @property
+    def company(self) -> float:
+        """How many arrivals fall near one, over Poisson: every c-th point keeps its distance."""
+        return 1 / self.turns
+
 
 def arrivals(point: OperatingPoint) -> Arrivals:
     """The arrivals of one of the point's replicas.

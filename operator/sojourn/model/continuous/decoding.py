@@ -150,8 +150,9 @@ def _totals_s(
 def _own_step_s(machine: Machine, stream: Arrivals, people: Population, step_s: float) -> float:
     """Mean step of the own prompt: with it go the prompts that arrived in the step before."""
     phi, prompt_s = people.phi, machine.prompt_s
-    seen_s = step_s / (1 - phi) + prompt_s * phi / (1 - phi**2)
-    return step_s + prompt_s * (1 + stream.rate_per_s * seen_s)
+    near = stream.company
+    seen_s = step_s * (1 + near * phi / (1 - phi)) + near * prompt_s * phi / (1 - phi**2)
+    return step_s + prompt_s * (1 + near * stream.rate_per_s * seen_s)
 
 
 def _split_dispersion(stream: Arrivals) -> float:
@@ -266,7 +267,8 @@ def _decoding_s(
         )
     else:
         first_s = _own_step_s(machine, stream, people, own_s)
-        alone = stream.rate_per_s * (later * step_s + first_s)
+        alone = stream.rate_per_s * (later * step_s + first_s) - (1 - stream.company) / 2
+        alone = np.maximum(alone, 0.0)
         mean = alone / (1 - people.phi)
         variance = _split_dispersion(stream) * alone / (1 - people.phi) ** 3
     prompts = np.maximum(0.0, mean[:, None] + np.sqrt(variance)[:, None] * z)

@@ -16,8 +16,6 @@ from sojourn.model.domain import FloatArray
 
 _LEAST_WEIGHT = 1e-9
 
-# With more prompts than this in the time, the requests before the last one matter in a turn too.
-_CROWDED_TURNS = 0.3
 
 # Classes of the number found: equal probability, finer in the upper tail, where P99 comes from.
 _CLASS_EDGES = np.array([*np.linspace(0, 0.9, 16), 0.93, 0.96, 0.98, 0.99, 0.995, 0.999, 1.0])
@@ -110,7 +108,7 @@ def _tight_laws(
     for group in cells.split(shares, _TIGHT_EDGES):
         decoding = _mean(means[group], shares[group])
         step_s = machine.fixed_s + machine.per_request_s * decoding
-        if stream.turns > 1 and machine.prompts_per_budget >= 1 and phi < _CROWDED_TURNS:
+        if stream.turns > 1 and machine.prompts_per_budget >= 1:
             law = turns.first_token(machine, stream, step_s, phi)
         else:
             law = backlog.first_token(machine, stream, step_s, decoding, busy)

@@ -83,7 +83,7 @@ def population(machine: Machine, stream: Arrivals) -> Population:
     # Overloaded, the prompts that enter are those of the accepted requests.
     phi = min(rate, machine.capacity_per_s) * machine.prompt_s
     counts, stride = _states(machine.max_batch, stream.pooled)
-    decoding, sojourn_s = _stays(machine, counts, rate, phi)
+    decoding, sojourn_s = _stays(machine, stream, counts, phi)
     burst = _burst(stream.dispersion, phi, machine.output.overlap)
     if load > 1:
         # Overloaded, visits below the limit are too short for clusters to build up.
@@ -140,23 +140,24 @@ def _states(batch: int, pooled: int) -> tuple[FloatArray, int]:
 
 
 def _stays(
-    machine: Machine, counts: FloatArray, rate: float, phi: float
+    machine: Machine, stream: Arrivals, counts: FloatArray, phi: float
 ) -> tuple[FloatArray, FloatArray]:
     """How many of n requests decode, and how long each stays, arrays (m,).
 
     A stay is the rest of the running step, the step of the own prompt and L decoding steps; the
     prompts of others stretch the latter two by 1 / (1 - phi). Little's law makes the share of
-    decoding in a stay the share of n that decodes, so both are found together.
+    decoding in a stay the share of n that decodes, so both are found together. In turn, the step
+    seen and the own one seldom hold others, and (1 - 1/c) / 2 fewer arrive during a stay.
     """
-    later, prompt_s = machine.later_tokens, machine.prompt_s
+    later, prompt_s, near = machine.later_tokens, machine.prompt_s, stream.company
     share = np.full(counts.size, machine.decode_share_full)
     stay_s = np.zeros(counts.size)
     # Whoever is alone came to an idle replica and waited for no step.
     waits = 1 - 1 / np.maximum(counts, 1.0)
     for _ in range(4):
         step_s = machine.steps_s(counts * share)
-        seen_s = step_s / (1 - phi) + prompt_s * phi / (1 - phi**2)
-        own_s = step_s + prompt_s * (1 + rate * seen_s)
+        seen_s = step_s * (1 + near * phi / (1 - phi)) + near * prompt_s * phi / (1 - phi**2)
+        own_s = step_s + prompt_s * (1 + near * stream.rate_per_s * seen_s - (1 - near) / 2)
         decode_s = later * step_s / (1 - phi)
         stay_s = waits * seen_s / 2 + own_s / (1 - phi) + decode_s
         share = decode_s / stay_s

@@ -18,6 +18,7 @@ from sojourn.model.domain import FloatArray
 
 _RESIDUALS = 12
 _MOST_PROMPTS = 6
+_MOST_PHI = 0.9
 
 
 def first_token(machine: Machine, stream: Arrivals, step_s: float, phi: float) -> Atoms:
@@ -29,7 +30,7 @@ def first_token(machine: Machine, stream: Arrivals, step_s: float, phi: float) -
     """
     turns = min(stream.turns, counts.MOST_TURNS)
     points_per_s = stream.rate_per_s * turns
-    before_s = step_s / (1 - phi)
+    before_s = step_s / (1 - min(phi, _MOST_PHI))
     longest_s = max(before_s, step_s + machine.prompt_s * _MOST_PROMPTS)
     size = counts.size_for(points_per_s * longest_s)
     number = np.arange(size)
