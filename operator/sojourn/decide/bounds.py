@@ -70,10 +70,12 @@ def floor_only(situation: Situation, target: TargetState) -> Bounded:
 
 
 def _within_quota(situation: Situation, current: int, answer: Bounded) -> Bounded:
-    """Quota stops growth; it never removes what already runs."""
+    """Quota stops growth; it never removes what runs, and the floor is asked for all the same."""
     quota = situation.quota_replicas
-    if quota is None or answer.replicas <= max(quota, current):
+    if quota is None:
         return answer
-    allowed = max(quota, current)
+    allowed = max(quota, current, situation.service.declaration.scaling.min_replicas)
+    if answer.replicas <= allowed:
+        return answer
     text = f"{answer.replicas} wanted, quota and capacity allow {allowed}"
     return Bounded(allowed, (*answer.clips, Clip(Reason.QUOTA, allowed, text)))
