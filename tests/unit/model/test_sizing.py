@@ -16,6 +16,7 @@ from sojourn.facts.service_time import LinearServiceTime
 from sojourn.facts.sizing import ServingConstraint
 from sojourn.facts.sojourn import LatencyGoal
 from sojourn.model import sizing, stability
+from sojourn.model.exact_model import ExactModel
 from sojourn.model.protocol import QueueModel
 from sojourn.model.surrogate_model import SurrogateModel
 
@@ -127,3 +128,46 @@ def test_candidates_hold_both_ends_and_rise(low: int, high: int) -> None:
     assert grid[0] == low and grid[-1] == high
     assert all(a < b for a, b in pairwise(grid))
     assert len(grid) < 40
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(
+    fixed_ms=st.floats(10, 200),
+    per_request_ms=st.floats(0.5, 20),
+    wait=st.sampled_from([0.0, 0.3]),
+    slo=st.floats(1.5, 6),
+    rate=st.floats(5, 200),
+    span=st.integers(0, 6),
+)
+def test_sizing_by_the_exact_model_equals_exhaustive_search(
+    fixed_ms: float, per_request_ms: float, wait: float, slo: float, rate: float, span: int
+) -> None:
+    law = LinearServiceTime(fixed_ms / 1e3, per_request_ms / 1e3)
+    lone_s = law.fixed_s * (1 + wait) + law.per_request_s
+    goal = LatencyGoal(latency_s=slo * lone_s, max_utilisation=0.8)
+    constraint = ServingConstraint(DynamicReplica(law, 1, wait * law.fixed_s), goal, 1, 1 + span)
+    model = ExactModel(precise=True)
+    found = sizing.size(model, constraint, rate)
+    assert found.reachable
+    # Rates within the solver's tolerance of an edge may go either way: look on both sides of it.
+    least = [
+        next(
+            c
+            for c in range(1, found.replicas + 2)
+            if any(passes(model, constraint, rate * off / c, b) for b in range(1, 2 + span))
+        )
+        for off in (0.999, 1.001)
+    ]
+    assert least[0] <= found.replicas <= least[1]
+    assert passes(model, constraint, rate / found.replicas * 0.999, found.batch)
+
+
+@settings(max_examples=6, deadline=None)
+@given(rates=st.lists(st.floats(0.1, 2000), min_size=2, max_size=8), slo=st.floats(0.08, 0.5))
+def test_more_load_never_needs_fewer_replicas_by_the_exact_model(
+    rates: list[float], slo: float
+) -> None:
+    constraint = replace(BY_LOAD, goal=LatencyGoal(latency_s=slo), largest_batch=24)
+    replicas = [sizing.size(ExactModel(), constraint, r).replicas for r in sorted(rates)]
+    assert replicas == sorted(replicas)
