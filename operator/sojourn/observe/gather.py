@@ -7,6 +7,7 @@ outage costs one request a tick and the loop is never late for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ from sojourn.observe.signals import View, all_unknown, engine_signals, unavailab
 
 Key = tuple[str, str]
 
+log = logging.getLogger(__name__)
+
 # Beyond this the ages of samples mean nothing.
 _LARGEST_SKEW_S = 30.0
 # So many services or series are worked on before others get their turn on the loop.
@@ -52,6 +55,7 @@ class Gatherer:
         self._scrape = scrape
         self._scales = scales
         self._templates = custom.Templates()
+        self._sparse = False
 
     async def gather(
         self,
@@ -131,7 +135,23 @@ class Gatherer:
             return f"Prometheus' clock differs from ours by {skew_s:.0f} s"
         rest = [self._ask(evidence, question, text) for question, text in asked.items()]
         await asyncio.gather(*rest, self._ask_custom(evidence, declarations))
+        self._warn_of_sparse_series(evidence)
         return evidence
+
+    def _warn_of_sparse_series(self, evidence: Evidence) -> None:
+        """Say once that most series are too sparse: then no window is ever full, and nobody knows.
+
+        One restarted pod is no reason; a scrape interval that is not Prometheus' own is.
+        """
+        sparse = 2 * len(evidence.wrong.get("short", ())) > len(evidence.values("running")) > 0
+        if sparse and not self._sparse:
+            log.warning(
+                "most series hold too few samples for a window of %g s at one scrape each %g s, so "
+                "nothing is scaled down: is the scrape interval in the settings Prometheus' own?",
+                self._scrape.rate_window_s,
+                self._scrape.scrape_interval_s,
+            )
+        self._sparse = sparse
 
     async def _ask(self, evidence: Evidence, question: Question, expression: str) -> None:
         try:

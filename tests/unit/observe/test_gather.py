@@ -277,6 +277,20 @@ def test_a_service_whose_quota_is_known_gets_its_replicas(prometheus: FakePromet
     assert found[KEY].quota_replicas == 3
 
 
+def test_a_scrape_interval_that_is_not_prometheus_own_is_said_once(
+    prometheus: FakePrometheus, caplog: pytest.LogCaptureFixture
+) -> None:
+    short = vector(*by_pod(dict.fromkeys(pod_names(2), 2), role="short"), at_s=NOW_S)
+    prometheus.answer = answering({**healthy(), "health": short})
+    *_, found = gather(prometheus, cluster_of(), [declaration()], ticks=3)
+    assert found[KEY].signals.rate_per_s == Known(10.0, NOW_S, lower_bound=True)
+    assert caplog.text.count("is the scrape interval in the settings") == 1
+    caplog.clear()
+    prometheus.answer = answering(healthy())
+    gather(prometheus, cluster_of(), [declaration()])
+    assert "scrape interval" not in caplog.text
+
+
 def test_questions_have_distinct_texts() -> None:
     texts = questions(frozenset({"vllm"}), SCRAPE)
     assert len(set(texts.values())) == len(texts)
