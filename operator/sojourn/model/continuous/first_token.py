@@ -16,6 +16,9 @@ from sojourn.model.domain import FloatArray
 
 _LEAST_WEIGHT = 1e-9
 
+# Share of a cluster that passes the limit together; fitted as in ``population``.
+_OVERSHOOT = 0.25
+
 
 # Classes of the number found: equal probability, finer in the upper tail, where P99 comes from.
 _CLASS_EDGES = np.array([*np.linspace(0, 0.9, 16), 0.93, 0.96, 0.98, 0.99, 0.995, 0.999, 1.0])
@@ -133,6 +136,7 @@ def _queue_waits(
     """
     edges = _WAIT_EDGES
     ahead = people.waiting.quantiles((edges[1:] + edges[:-1]) / 2) + 1
+    ahead = ahead + _OVERSHOOT * max(0.0, people.burst - 1)
     rate = machine.capacity_per_s * stream.pooled
     prompts = machine.prompt_s * machine.capacity_per_s
     lifetimes = ahead / (machine.max_batch * stream.pooled)

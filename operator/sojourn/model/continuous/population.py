@@ -26,7 +26,7 @@ from sojourn.model.domain import FloatArray
 # Share of the clusters' excess dispersion that shows in P(wait), for geometric outputs and what
 # fixed ones add; fitted to our own simulations of 16 prompt-heavy and fixed-length cases.
 _GEOMETRIC_AT_LIMIT = 0.1
-_LONGER_AT_LIMIT = 0.2
+_LONGER_AT_LIMIT = 0.17
 
 _OVERLOAD_FADES = 0.05
 _TURNS_FORGET = 2.0
