@@ -75,6 +75,9 @@ def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) ->
     Source: S17 of the theory.
     """
     rate = float(non_negative("rate", rate_per_s))
+    plain = _sized_by_load(model, constraint, rate)
+    if plain is not None:
+        return plain
     table = capacity(model, constraint)
     replicas = least_replicas(rate, table)
     if math.isinf(replicas) and not table.by_load_only:
@@ -164,6 +167,70 @@ def _sized(
         reachable=not table.by_load_only,
         floor_s=table.floor_s,
     )
+
+
+@lru_cache(maxsize=_CACHED)
+def _bound_by_load(model: QueueModel, constraint: ServingConstraint) -> ReplicaRate | None:
+    """The largest batch's answer, if there the load limit binds and no other batch takes more."""
+    low, high, _ = _bounds(constraint)
+    top = _answer(model, constraint, high)
+    if top.binding != "Utilisation" or top.from_rate_per_s > 0 or not top.reachable:
+        return None
+    by_load = replace(constraint, goal=_load_only(constraint.goal))
+    limits = [_answer(model, by_load, b).rate_per_s for b in candidates(low, high)]
+    return None if max(limits) > top.rate_per_s * (1 + ROUNDING_SLACK) else top
+
+
+def _sized_by_load(
+    model: QueueModel, constraint: ServingConstraint, rate_per_s: float
+) -> Sizing | None:
+    """The usual case, at a tenth of the cost: at the largest batch the load limit binds.
+
+    No other batch can then take more, because none has a larger rate at the load limit. None where
+    that is not so, or where the intermediate batches matter.
+    """
+    low, high, memory_binds = _bounds(constraint)
+    if constraint.objective is Objective.MIN_LATENCY:
+        return None
+    top = _bound_by_load(model, constraint)
+    if top is None:
+        return None
+    by_load = replace(constraint, goal=_load_only(constraint.goal))
+    needed = math.ceil(rate_per_s / top.rate_per_s * (1 - ROUNDING_SLACK))
+    replicas = max(1, needed) if rate_per_s > 0 else 0
+    share = rate_per_s / max(replicas, 1)
+    least, below = _first_serving(model, by_load, share, (low, high))
+    found = _answer(model, constraint, least)
+    if not _serves(found, share):
+        least, below = _first_serving(model, constraint, share, (least + 1, high))
+    return Sizing(
+        replicas=replicas,
+        batch=high,
+        smallest_batch=least,
+        largest_batch=high,
+        bound_below=below or ("SpecMinimum" if least == low else found.binding),
+        bound_above="Memory" if memory_binds else "SpecMaximum",
+        binding=top.binding,
+        rate_per_replica_per_s=top.rate_per_s,
+        reachable=True,
+        floor_s=top.floor_s,
+    )
+
+
+def _first_serving(
+    model: QueueModel, constraint: ServingConstraint, share_per_s: float, interval: tuple[int, int]
+) -> tuple[int, str]:
+    """Least batch that serves, given that the largest does, and why the one below does not."""
+    failing, serving = interval[0] - 1, interval[1]
+    why = ""
+    while serving - failing > 1:
+        middle = (serving + failing) // 2
+        answer = _answer(model, constraint, middle)
+        if _serves(answer, share_per_s):
+            serving = middle
+        else:
+            failing, why = middle, answer.binding
+    return serving, why
 
 
 def _serves(answer: ReplicaRate, share_per_s: float) -> bool:
