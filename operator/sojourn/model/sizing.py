@@ -8,6 +8,7 @@ is then c = ceil(lambda / lambda1*) over the candidates. c never falls when lamb
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -200,21 +201,44 @@ def _sized_by_load(
     replicas = max(1, needed) if rate_per_s > 0 else 0
     share = rate_per_s / max(replicas, 1)
     least, below = _first_serving(model, by_load, share, (low, high))
-    found = _answer(model, constraint, least)
-    if not _serves(found, share):
+    if not _likely_serves(model, constraint, least, share):
         least, below = _first_serving(model, constraint, share, (least + 1, high))
     return Sizing(
         replicas=replicas,
         batch=high,
         smallest_batch=least,
         largest_batch=high,
-        bound_below=below or ("SpecMinimum" if least == low else found.binding),
+        bound_below=below if below and least > low else "SpecMinimum",
         bound_above="Memory" if memory_binds else "SpecMaximum",
         binding=top.binding,
         rate_per_replica_per_s=top.rate_per_s,
         reachable=True,
         floor_s=top.floor_s,
     )
+
+
+def _likely_serves(
+    model: QueueModel, constraint: ServingConstraint, batch: int, share_per_s: float
+) -> bool:
+    """Whether a batch serves, from the candidates around it.
+
+    The share of the load limit that the SLO leaves changes slowly with the batch, so it is read
+    between candidates: asking the model about every batch a changing rate points at would cost a
+    tick more than the answer is worth.
+    """
+    low, high, _ = _bounds(constraint)
+    grid = candidates(low, high)
+    above = grid[bisect_left(grid, batch)]
+    below = grid[max(0, bisect_left(grid, batch) - 1)] if above > batch else above
+    by_load = replace(constraint, goal=_load_only(constraint.goal))
+    kept = [
+        _answer(model, constraint, b).rate_per_s / _answer(model, by_load, b).rate_per_s
+        for b in (below, above)
+    ]
+    part = (batch - below) / (above - below) if above > below else 0.0
+    limit = _answer(model, by_load, batch).rate_per_s
+    likely = (kept[0] + part * (kept[1] - kept[0])) * limit
+    return share_per_s <= likely * (1 + ROUNDING_SLACK)
 
 
 def _first_serving(
