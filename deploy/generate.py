@@ -16,6 +16,7 @@ if __package__ in (None, ""):  # run as a file instead of as a module
 
 from deploy import policies, rbac, reference  # noqa: E402
 from deploy.chart_webhook import chart_webhook  # noqa: E402
+from deploy.cli_reference import cli_page  # noqa: E402
 from deploy.runtime_lock import runtime_lock  # noqa: E402
 from sojourn.api import crd  # noqa: E402
 
@@ -81,6 +82,7 @@ def files() -> dict[str, str]:
     content["docs/reference/servingprofile.md"] = _page(
         reference.kind_page(profile, _example("profile.yaml"))
     )
+    content["docs/reference/cli.md"] = _page(cli_page())
     content["docs/reference/reasons.md"] = _page(reference.reasons_page())
     for name, source, condition in WEBHOOKS:
         template = chart_webhook((ROOT / source).read_text(), condition)
