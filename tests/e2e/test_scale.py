@@ -5,6 +5,7 @@ import re
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -91,7 +92,12 @@ def service(name: str) -> dict[str, Any]:
         "spec": {
             "model": {"name": "meta-llama/Llama-3.1-8B-Instruct"},
             "gpu": {"type": "A100-80GB"},
-            "engine": {"name": "vllm", "batching": "Dynamic", "maxBatchSize": {"min": 8, "max": 8}},
+            "engine": {
+                "name": "vllm",
+                "batching": "Dynamic",
+                "maxBatchSize": {"min": 8, "max": 8},
+                "maxBatchWait": "5ms",
+            },
             "slo": {"latency": "1s"},
             "traffic": {"rate": 10, "peakRate": 20},
             "serviceTime": {"fixed": "50ms", "perRequest": "500us"},
@@ -154,8 +160,13 @@ class Crowd:
 
     def await_steady(self) -> None:
         """Wait until every service is Steady."""
-        wanted = ["Steady"] * len(self._names)
-        eventually(lambda: self.rows() == wanted, READY_S, "every service is Steady", poll_s=1.0)
+
+        def steady() -> bool:
+            rows = Counter(self.rows())
+            assert rows == {"Steady": len(self._names)}, rows
+            return True
+
+        eventually(steady, READY_S, "every service is Steady", poll_s=1.0)
 
     def clear(self) -> None:
         """Take the targets away; the namespace goes with its fixture."""
