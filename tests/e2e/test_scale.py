@@ -58,11 +58,17 @@ class _Constant(BaseHTTPRequestHandler):
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A scrape that is cut off at the end is no news."""
+
+
 @pytest.fixture
 def engines() -> Iterator[str]:
     """host:port that answers for every pod."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Constant) as server:
-        server.daemon_threads = True
+    with _Server(("127.0.0.1", 0), _Constant) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"127.0.0.1:{server.server_port}"
