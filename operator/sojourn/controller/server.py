@@ -37,6 +37,9 @@ MOST_BYTES = 8 * 2**20
 JUDGED = ("CREATE", "UPDATE")
 SHOWN_CAUSES = 16
 WORKERS = 4
+KEPT_S = 120.0
+"""Longer than the API server keeps an idle connection (90 s): whoever closes it first decides
+whether a request may be lost on its way, and only the client can know."""
 
 
 class AdmissionServer:
@@ -84,7 +87,14 @@ class AdmissionServer:
                 web.post("/warn", self._warned),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            # An API server that gave up is not answered: after an overload nothing old is left.
+            handler_cancellation=True,
+            keepalive_timeout=KEPT_S,
+        )
         await self._runner.setup()
         site = web.TCPSite(
             self._runner, address, port, ssl_context=self._context, backlog=1024, reuse_port=False

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 from sojourn.decide.capacity import MANY_REPLICAS, Serving, replicas_for
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
-from sojourn.facts.replica import OperatingPoint
+from sojourn.facts.replica import DynamicReplica, OperatingPoint
 from sojourn.facts.sojourn import LatencyGoal, Sojourn
 from sojourn.model import latency_bound
 from sojourn.model.max_rate import excess
 from sojourn.model.protocol import QueueModel
 from sojourn.units import format_duration, format_rate
+
+MOST_TIMES = 16
+"""More than this many times maxReplicas is no answer to an SLO that is missed."""
 
 MAX_BATCH_FIELD = "spec.engine.maxBatchSize.max"
 MAX_REPLICAS_FIELD = "spec.scaling.maxReplicas"
@@ -85,10 +89,11 @@ def slo_missed_at_peak(proposal: Proposal) -> Finding | None:
     over = excess(predicted, goal)
     if over.ratio <= 1 + 1e-9 or slo_below_floor(proposal) is not None:
         return None
-    rate = proposal.serving.within_slo(proposal.best_batch, 0.99)
-    needed = replicas_for(judged.rate_per_s, rate.rate_per_s)
-    enough = proposal.max_replicas < needed < MANY_REPLICAS
-    remedy = f"Raise maxReplicas to {needed}." if enough else "Lower the rate or the max batch."
+    needed, remedy = _replicas_needed(proposal, point), "Lower the rate or the max batch."
+    if needed < MANY_REPLICAS:
+        remedy = f"Raise maxReplicas to {needed}."
+    elif _timer_alone_exceeds(proposal):
+        remedy = "Shorten maxBatchWait: on more replicas batches fill later still."
     where = f"at {format_rate(judged.rate_per_s)} ({judged.source}) on " + (
         f"{_replicas(proposal.max_replicas)}"
     )
@@ -188,6 +193,42 @@ def _at_peak(proposal: Proposal, rate_per_s: float) -> OperatingPoint:
         replicas=proposal.max_replicas * proposal.serving.ranks,
         routing=proposal.service.declaration.traffic.routing,
     )
+
+
+def _replicas_needed(proposal: Proposal, point: OperatingPoint) -> int:
+    """Least replicas that keep the SLO at the peak; MANY_REPLICAS if no number does.
+
+    Doubled until enough, then halved: a handful of questions, most of which the bound answers.
+    With a timer longer than the SLO less load is slower, and nothing is enough.
+    """
+    goal = proposal.service.goal
+    if _timer_alone_exceeds(proposal):
+        return MANY_REPLICAS
+
+    def enough(replicas: int) -> bool:
+        shared = replace(point, replicas=replicas)
+        if latency_bound.surely_within(shared, goal):
+            return True
+        answer = sojourn_at(proposal.serving.queue, shared, goal.probability)
+        return excess(answer, goal).ratio <= 1 + 1e-9
+
+    low, high = point.replicas, 2 * point.replicas
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > MOST_TIMES * point.replicas:
+            return MANY_REPLICAS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _timer_alone_exceeds(proposal: Proposal) -> bool:
+    """Whether a lone request waits past the SLO for companions, before it is even served."""
+    replica, limit_s = proposal.service.replica, proposal.service.goal.latency_s
+    if not isinstance(replica, DynamicReplica) or limit_s is None:
+        return False
+    return proposal.best_batch > 1 and replica.max_wait_s >= limit_s
 
 
 @lru_cache(maxsize=16_384)
