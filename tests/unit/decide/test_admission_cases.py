@@ -18,6 +18,7 @@ from sojourn.facts.declaration import (
 )
 from sojourn.facts.finding import Verdict
 from sojourn.facts.reasons import Reason
+from sojourn.facts.replica import OperatingPoint
 from tests.unit.decide.builders import CATALOGUE, declaration, proposal, service
 
 MILLION = 1_048_576
@@ -146,3 +147,35 @@ def test_the_start_up_peak_is_refused_only_well_beyond_the_model_s_error() -> No
 
     assert Reason.OUT_OF_MEMORY not in found(256)
     assert found(1024)[Reason.OUT_OF_MEMORY] is Verdict.REJECT
+
+
+@pytest.mark.parametrize("rate_per_s", [100.0, 350.0, 1500.0])
+def test_the_replicas_named_keep_the_slo_and_one_less_does_not(rate_per_s: float) -> None:
+    replicas = max(1, int(rate_per_s / 130))
+    one = proposal(
+        slo={"latency_s": 0.105},
+        traffic={"peak_rate_per_s": rate_per_s},
+        scaling={"max_replicas": replicas},
+    )
+    found = {f.reason: f for f in admission.admit(one)}[Reason.SLO_MISSED_AT_PEAK]
+    needed = int(dict(found.numbers)["replicas_needed"])
+    assert f"Raise maxReplicas to {needed}." in found.message
+
+    def p99_s(count: int) -> float:
+        replica = one.serving.replica(one.best_batch)
+        point = OperatingPoint(replica, rate_per_s, count)
+        return one.serving.queue.sojourn(point, (0.99,)).latency.quantile_s(0.99)
+
+    assert p99_s(needed) <= 0.105 < p99_s(needed - 1)
+
+
+def test_where_the_timer_misses_the_slo_more_replicas_are_not_named() -> None:
+    # 12/s a replica: batches of 8 do not fill within 200 ms, so every request waits for the timer.
+    one = proposal(
+        engine={"max_batch_wait_s": 0.2},
+        slo={"latency_s": 0.15},
+        traffic={"peak_rate_per_s": 12.0},
+    )
+    found = {f.reason: f for f in admission.admit(one)}
+    assert "Shorten maxBatchWait" in found[Reason.SLO_MISSED_AT_PEAK].message
+    assert Reason.BATCH_WAIT_TOO_LONG in found
