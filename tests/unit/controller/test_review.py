@@ -28,8 +28,8 @@ from tests.unit.controller import specs
 NAMES = Catalogue()
 BYPASS = "serving.sojourn.dev/admission-bypass"
 REMEDY = re.compile(
-    r"expected|should|such as|exclude|use|raise|declare|lower|keep|did you mean|needs|give|describe|must|set|nearest|give|"
-    r"remove|known field|write|delete|instead",
+    r"\b(expected|should|such as|exclude|use|raise|declare|lower|keep|did you mean|needs|give|"
+    r"describe|must|set|nearest|remove|write|run|add|shorten)\b",
     re.IGNORECASE,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -151,7 +152,7 @@ def test_the_start_up_peak_is_refused_only_well_beyond_the_model_s_error() -> No
 
 @pytest.mark.parametrize("rate_per_s", [100.0, 350.0, 1500.0])
 def test_the_replicas_named_keep_the_slo_and_one_less_does_not(rate_per_s: float) -> None:
-    replicas = max(1, int(rate_per_s / 130))
+    replicas = math.ceil(rate_per_s / 140)
     one = proposal(
         slo={"latency_s": 0.105},
         traffic={"peak_rate_per_s": rate_per_s},
