@@ -64,7 +64,8 @@ def _choice(subject: Subject, own: Service, card: tuple[str, int], rate_per_s: f
     gpu = replace(declaration.gpu, type=name, tensor_parallel=ranks, memory_bytes=None)
     changed = replace(subject, declaration=replace(declaration, gpu=gpu))
     if name == own.gpu.name and ranks == own.declaration.gpu.tensor_parallel:
-        here, time_from = subject, "as given"
+        measured = declaration.service_time is not None or subject.profile is not None
+        here, time_from = subject, "as given" if measured else "estimated"
     else:
         here, time_from = _carried_over(changed, own)
     try:

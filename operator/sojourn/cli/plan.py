@@ -130,7 +130,11 @@ def _spans(subject: Subject, interval: tuple[float, float], form: Format) -> Non
         look = outlook.outlook(subject, interval[1])
         from rich.text import Text  # noqa: PLC0415
 
-        screen.console().print(Text(plan_view.title(look, subject.name), style="bold"))
+        from sojourn.units import format_rate  # noqa: PLC0415
+
+        rates = f"{format_rate(interval[0])} to {format_rate(interval[1])}"
+        title = plan_view.title(look, subject.name, rates)
+        screen.console().print(Text(title, style="bold"))
     write(plan_data.spans_table(found), form)
     allowed = subject.declaration.scaling.max_replicas
     if any(not s.sized.reachable or s.sized.replicas > allowed for s in found):

@@ -113,13 +113,14 @@ def flat(look: Outlook, name: str) -> Table:
         Column("service", "service", left=True),
         Column("gpu", "GPU", left=True),
         Column("gpus_per_replica", "GPUs a replica"),
-        *_SPAN_COLUMNS[1:],
+        Column("rate_per_s", "rate", text.rate),
+        *_SPAN_COLUMNS[2:],
     )
     row = {
         "service": name,
         "gpu": look.serving.service.gpu.name,
         "gpus_per_replica": look.serving.service.declaration.gpu.per_replica,
-        "to_per_s": look.rate_per_s,
+        "rate_per_s": look.rate_per_s,
         "replicas": look.sized.replicas if look.sized else None,
         "max_batch": look.sized.batch if look.sized else None,
         "utilisation": look.sojourn.utilisation if look.sojourn else None,

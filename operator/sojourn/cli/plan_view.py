@@ -19,8 +19,8 @@ _LABEL = 14
 _STYLES = {Verdict.REJECT: "bold red", Verdict.WARN: "yellow", Verdict.NOTE: ""}
 
 
-def title(look: Outlook, name: str) -> str:
-    """What is planned, in one line."""
+def title(look: Outlook, name: str, rates: str | None = None) -> str:
+    """What is planned, in one line; ``rates`` in place of the rate of ``look``."""
     service = look.serving.service
     declared, gpu = service.declaration, service.declaration.gpu
     cards = f"{gpu.per_replica} x {service.gpu.name}" if gpu.per_replica > 1 else service.gpu.name
@@ -28,7 +28,7 @@ def title(look: Outlook, name: str) -> str:
     what = model if model == name else f"{name}: {model}"
     return (
         f"{what} on {cards}, {declared.engine.name}; {slo(service.goal)} at "
-        f"{format_rate(look.rate_per_s)}"
+        f"{rates or format_rate(look.rate_per_s)}"
     )
 
 
@@ -95,7 +95,6 @@ def lines(look: Outlook) -> Iterator[tuple[str, str]]:
             yield "output token", _quantiles(look.sojourn.time_per_output_token)
     yield "memory a GPU", _memory(look)
     if look.sized is not None:
-        yield "", _kv(look)
         yield "cost", cost_text(look)
     for one in look.serving.service.effective:
         if one.name == "serviceTime":
@@ -165,19 +164,22 @@ def _memory(look: Outlook) -> str:
     )
     parts = " + ".join(f"{text.gib(size)} {name}" for name, size in named)
     verdict = {"Fits": "fits", "TooClose": "too close to call", "WontStart": "would not start"}
+    left = text.gib(max(0.0, answer.kv_pool_bytes))
     return (
-        f"{verdict[str(answer.fit)]}: {parts} of {format_gib(answer.budget_bytes)}, "
-        f"{text.gib(max(0.0, answer.kv_pool_bytes))} left for the KV cache"
+        f"{verdict[str(answer.fit)]}: {parts} of {format_gib(answer.budget_bytes)} leave {left} "
+        f"for the KV cache{_kv(look)}"
     )
 
 
 def _kv(look: Outlook) -> str:
     service = look.serving.service
+    if look.sized is None:
+        return ""
     limit = service.bounds.kv_limit
     held = f"{limit:,} requests" if limit is not None else "any number of requests"
     return (
-        f"which holds {text.count(service.memory.kv_tokens)} tokens: {held} of "
-        f"{service.design_tokens:,.0f} tokens, {text.count(service.memory.max_concurrent)} of "
+        f", {text.count(service.memory.kv_tokens)} tokens: {held} of {service.design_tokens:,.0f} "
+        f"tokens, {text.count(service.memory.max_concurrent)} of "
         f"{service.memory.max_length_tokens:,}"
     )
 

@@ -110,8 +110,14 @@ def as_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, [c.key for c in table.columns], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table.records())
+    for record in table.records():
+        writer.writerow({key: _digits(value) for key, value in record.items()})
     return out.getvalue()
+
+
+def _digits(value: Any) -> Any:
+    """A float to six significant digits: more is noise of the last bit."""
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def as_markdown(table: Table) -> str:

@@ -295,52 +295,63 @@ def bar_of(answer: MemoryAnswer, total_bytes: float, name: str, requests: str) -
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Mean and P99 over batches, seconds, (n,) each."""
+
+    mean_s: FloatArray
+    p99_s: FloatArray
+
+
+@dataclass(frozen=True)
 class Surrogacy:
     """The real system beside the book's surrogate, over batch sizes at one rate (S6, S7).
 
     Attributes:
         batches: stable ones, (n,).
-        real_mean_s, real_p99_s: exact answer, (n,).
-        surrogate_mean_s, surrogate_p99_s: M/G/1 super-requests with 4.6 E[T], (n,).
+        real: exact; a batch starts whenever the server is free.
+        full: exact; a batch starts when it is full, however long that takes.
+        surrogate: M/G/1 super-requests, P99 as 4.6 E[T].
+        unstable_below: least stable batch.
     """
 
     name: str
     rate_per_s: float
     batches: tuple[int, ...]
-    real_mean_s: FloatArray
-    real_p99_s: FloatArray
-    surrogate_mean_s: FloatArray
-    surrogate_p99_s: FloatArray
+    real: Pair
+    full: Pair
+    surrogate: Pair
     unstable_below: int
 
 
-def surrogacy(replica: DynamicReplica, rate_per_s: float, name: str, largest: int) -> Surrogacy:
-    """Means and P99 of both models for every stable batch up to ``largest``."""
-    stable = objective.stable_batches(rate_per_s, replica.service, np.arange(1, largest + 1))
-    batches = tuple(int(b) for b in np.arange(1, largest + 1)[stable])
-    found = {}
-    for rule in (TailRule.EXACT, TailRule.EXPONENTIAL):
-        model = model_for(replica, rule)
-        # The surrogate's window never ends: T_max 0 means "until full" to it.
-        found[rule] = [
-            model.sojourn(OperatingPoint(replace(replica, max_batch=b), rate_per_s), (0.99,))
-            for b in batches
-        ]
-
-    def column(rule: TailRule, tail: bool) -> FloatArray:
-        return np.array(
-            [a.latency.quantile_s(0.99) if tail else a.latency.mean_s for a in found[rule]]
-        )
-
+def surrogacy(
+    replica: DynamicReplica, rate_per_s: float, name: str, batches: tuple[int, ...]
+) -> Surrogacy:
+    """Means and P99 of both models for the stable ones of ``batches``."""
+    stable = objective.stable_batches(rate_per_s, replica.service, np.asarray(batches))
+    kept = tuple(int(b) for b in np.asarray(batches)[stable])
+    # The surrogate's window never ends: T_max 0 means "until full" to it.
     return Surrogacy(
         name=name,
         rate_per_s=rate_per_s,
-        batches=batches,
-        real_mean_s=column(TailRule.EXACT, False),
-        real_p99_s=column(TailRule.EXACT, True),
-        surrogate_mean_s=column(TailRule.EXPONENTIAL, False),
-        surrogate_p99_s=column(TailRule.EXPONENTIAL, True),
-        unstable_below=batches[0] if batches else largest,
+        batches=kept,
+        real=_pair(replace(replica, max_wait_s=0.0), TailRule.EXACT, rate_per_s, kept),
+        full=_pair(replace(replica, max_wait_s=math.inf), TailRule.EXACT, rate_per_s, kept),
+        surrogate=_pair(replace(replica, max_wait_s=0.0), TailRule.EXPONENTIAL, rate_per_s, kept),
+        unstable_below=kept[0],
+    )
+
+
+def _pair(
+    replica: DynamicReplica, rule: TailRule, rate_per_s: float, batches: tuple[int, ...]
+) -> Pair:
+    model = model_for(replica, rule)
+    answers = [
+        model.sojourn(OperatingPoint(replace(replica, max_batch=b), rate_per_s), (0.99,))
+        for b in batches
+    ]
+    return Pair(
+        np.array([one.latency.mean_s for one in answers]),
+        np.array([one.latency.quantile_s(0.99) for one in answers]),
     )
 
 

@@ -13,13 +13,15 @@ def draw(curve: Surrogacy) -> Figure:
     with style.look():
         made = style.figure(height_in=4.2)
         left, right = made.subplots(1, 2)
-        panels = (
-            (left, "mean E[T]", curve.real_mean_s, curve.surrogate_mean_s, "surrogate (M/G/1)"),
-            (right, "P99", curve.real_p99_s, curve.surrogate_p99_s, "surrogate, 4.6 E[T]"),
-        )
-        for axes, name, real, surrogate, label in panels:
-            axes.plot(curve.batches, surrogate, color=style.VERMILION, linestyle="--", label=label)
-            axes.plot(curve.batches, real, color=style.BLUE, label="real system (exact)")
+        panels = ((left, "mean E[T]", "mean_s"), (right, "P99", "p99_s"))
+        for axes, name, part in panels:
+            lines = (
+                (curve.surrogate, style.VERMILION, "--", "book's surrogate (M/G/1; P99 4.6 E[T])"),
+                (curve.full, style.ORANGE, "-.", "exact, waiting for full batches"),
+                (curve.real, style.BLUE, "-", "exact, starting when free"),
+            )
+            for pair, colour, dashes, label in lines:
+                axes.plot(curve.batches, getattr(pair, part), color=colour, ls=dashes, label=label)
             axes.axvspan(0, curve.unstable_below - 0.5, color=style.GREY, alpha=0.3, linewidth=0)
             axes.annotate(
                 "unstable",
@@ -31,12 +33,12 @@ def draw(curve: Surrogacy) -> Figure:
                 fontsize=9,
             )
             axes.set_xlim(0, max(curve.batches))
-            axes.set_ylim(0, 1.35 * float(max(surrogate[1:].max(), real.max())))
+            axes.set_ylim(0, 1.05 * float(getattr(curve.surrogate, part).max()))
             axes.set_xlabel("max batch B")
             axes.set_ylabel(f"{name} of the sojourn time")
             style.in_durations(axes)
             axes.grid(alpha=0.25)
-            axes.legend(loc="upper right")
+        style.legend_below(made, 3)
         made.suptitle(
             f"{curve.name} at {curve.rate_per_s:g} requests/s, one replica",
             x=0.01,

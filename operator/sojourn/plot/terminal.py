@@ -84,7 +84,7 @@ def trade_off(curve: TradeOff, screen: Screen) -> str:
         for i, b in enumerate(curve.batches)
         if b.bit_count() == 1 and b != 1
     ]
-    title = f"{curve.name}: one replica at a load of {curve.load:g}, by max batch"
+    title = f"{curve.name}: one replica at load {curve.load:g}, by max batch"
     chart = Chart(
         title,
         tuple(lines),
@@ -166,11 +166,12 @@ def memory(bar: MemoryBar, screen: Screen) -> str:
         end = round(width * used / bar.total_bytes)
         cells += _PARTS[name] * (end - drawn)
         drawn = end
-    lines = [f"{bar.name}: where the {format_gib(bar.total_bytes)} of a GPU go", f"[{cells}]"]
+    lines = [f"{bar.name}: the {format_gib(bar.total_bytes)} of a GPU", f"[{cells}]"]
     for name, size in bar.parts:
         share = size / bar.total_bytes
-        extra = f"  {bar.requests}" if name == "KV cache" else ""
-        lines.append(f"  {_PARTS[name]} {name:<12}{size / GIB:7.1f} GiB  {share:4.0%}{extra}")
+        lines.append(f"  {_PARTS[name]} {name:<12}{size / GIB:7.1f} GiB  {share:4.0%}")
+        if name == "KV cache":
+            lines.append(f"      {bar.requests}")
     if bar.short_bytes:
         lines.append(f"  short by {format_gib(bar.short_bytes)}")
     return "\n".join(lines)

@@ -114,6 +114,7 @@ def _marks(axes: Axes, curve: TradeOff) -> None:
             curve.throughput_per_s[index],
             curve.p99_s[index],
             marker,
+            color=colour,
             markersize=16 if marker == "*" else 12,
             markerfacecolor=colour if marker == "*" else "none",
             markeredgecolor=colour if marker != "*" else "black",

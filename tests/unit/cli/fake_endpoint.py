@@ -2,7 +2,7 @@
 
 A token of a request takes ``fixed_s + per_request_s x n`` with n requests inside; the first one
 also ``per_prompt_token_s`` for each word of the prompt. ``failing`` answers every request with an
-error, ``silent`` streams no token.
+error, ``silent`` streams no token. ``first_s`` and ``gaps_s`` are what it did.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class FakeEndpoint:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[str | None] = field(default_factory=list)
     url: str = ""
+    first_s: list[float] = field(default_factory=list)
+    gaps_s: list[float] = field(default_factory=list)
 
     async def __aenter__(self) -> Self:
         app = web.Application()
@@ -81,12 +83,20 @@ class FakeEndpoint:
         prompt = body.get("prompt") or body["messages"][0]["content"]
         words, tokens = len(prompt.split()), int(body["max_tokens"])
         loop = asyncio.get_running_loop()
-        due_s = loop.time() + self.per_prompt_token_s * words
+        begun_s = loop.time()
+        due_s, written_s = begun_s + self.per_prompt_token_s * words, 0.0
         for _ in range(0 if self.silent else tokens):
             due_s += self.fixed_s + self.per_request_s * self.inside
             await asyncio.sleep(max(0.0, due_s - loop.time()))
             choice = {"text": "a"} if "prompt" in body else {"delta": {"content": "a"}}
             await self._event(response, {"choices": [{"index": 0, **choice}]})
+            # What was done, not what was meant: on a busy machine timers are late.
+            now_s = loop.time()
+            if written_s:
+                self.gaps_s.append(now_s - written_s)
+            else:
+                self.first_s.append(now_s - begun_s)
+            written_s = now_s
         usage = {"prompt_tokens": words, "completion_tokens": tokens}
         await self._event(response, {"choices": [], "usage": usage})
         await response.write(b"data: [DONE]\n\n")

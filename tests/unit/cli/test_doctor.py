@@ -100,7 +100,7 @@ def broken(change: str) -> FakeApi:
     ("change", "subject", "text", "remedy"),
     [
         ("crds", "CRDs", "not served", "kubectl apply --server-side -k crds"),
-        ("lease", "operator", "last renewed the lease 600 s ago", "logs deploy/sojourn"),
+        ("lease", "operator", "last renewed the lease 60", "logs deploy/sojourn"),
         ("permissions", "permissions", "may not patch", "deploy/base/rbac.yaml"),
         ("webhook absent", "webhook", "nothing is refused", "helm install"),
         ("webhook deaf", "webhook", "was admitted", "webhook.yaml"),
