@@ -37,12 +37,14 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
         recommendations=_recent_recommendations(past, plan, now_s),
         scale_events=_recent_events(past, plan, now_s),
         replicas=plan.decision.before.replicas,
+        reverted_at_s=_recent_reverts(past, plan, now_s),
         rates=_recent_rates(past, plan, now_s),
         batch_wanted_since_s=_wanted_since(past, plan, now_s),
     )
     if applied.scaled:
         change = (plan.decision.after.replicas or 0) - (plan.decision.before.replicas or 0)
-        past = replace(past, scale_events=(*past.scale_events, ScaleEvent(now_s, change)))
+        events = (*past.scale_events, ScaleEvent(now_s, change))
+        past = replace(past, scale_events=events, replicas=plan.decision.after.replicas)
     if plan.live_max_batch is not None:
         past = _live(past, applied, now_s)
     if applied.batch_written:
@@ -59,6 +61,17 @@ def _recent_events(past: Past, plan: Plan, now_s: float) -> tuple[ScaleEvent, ..
     if past.replicas is None or now is None or now == past.replicas:
         return kept
     return (*kept, ScaleEvent(now_s, now - past.replicas))
+
+
+def _recent_reverts(past: Past, plan: Plan, now_s: float) -> tuple[float, ...]:
+    """Times at which the scale was back at what it was before our last write."""
+    kept = tuple(at_s for at_s in past.reverted_at_s if now_s - at_s < LONGEST_WINDOW_S)
+    now = plan.decision.before.replicas
+    if not past.scale_events or past.replicas is None or now is None or now == past.replicas:
+        return kept
+    last = past.scale_events[-1]
+    back = now == past.replicas - last.change
+    return (*kept, now_s) if back else kept
 
 
 def _live(past: Past, applied: Applied, now_s: float) -> Past:

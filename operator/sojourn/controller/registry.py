@@ -41,6 +41,7 @@ class Entry:
     rate_per_s: float | None = None
     calibration: Calibration | None = None
     ticks: int = 0
+    created_at: str = ""
     watched_generation: int = 0
     fingerprint: tuple[object, ...] = ()
     deleting: bool = False
@@ -78,6 +79,7 @@ class Registry:
             self._forget(ref.key)
             entry = Entry(ref, Past(since_s=now_s))
             self._entries[ref.key] = entry
+        entry.created_at = str((body.get("metadata") or {}).get("creationTimestamp") or "")
         entry.deleting = bool((body.get("metadata") or {}).get("deletionTimestamp"))
         entry.status = entry.status or body.get("status") or {}
         fingerprint = _fingerprint(body)
@@ -144,9 +146,21 @@ class Registry:
         return resolve.resolve(declaration, self._names, self.profile(declaration))
 
     def sharing_target(self, declaration: Declaration) -> tuple[str, ...]:
-        """Other InferenceServices that name the same target."""
+        """Other InferenceServices on the same target that go before this one.
+
+        The oldest scales it, of one age the first by name; the next one takes over when it goes.
+        Before an object that is not stored yet, all others go.
+        """
         others = self._by_target.get(_target_key(declaration), set()) - {declaration.ref.key}
+        entry = self._entries.get(declaration.ref.key)
+        if entry is not None:
+            others = {key for key in others if self._age(key) < self._age(declaration.ref.key)}
         return tuple(f"InferenceService {name}" for _, name in sorted(others))
+
+    def _age(self, key: Key) -> tuple[bool, str, Key]:
+        """RFC 3339 times of one zone sort as text; what is going goes last."""
+        entry = self._entries[key]
+        return entry.deleting, entry.created_at, key
 
     def scaling(self, kind: str, namespace: str, name: str) -> Declaration | None:
         """The declaration whose target is that workload; of several, the first by name."""

@@ -138,6 +138,17 @@ def _too_thin(case: _Case) -> str | None:
     )
 
 
+def _no_room(case: _Case) -> str | None:
+    """Where no pod may be missing the first new one comes on top, and quota must let it."""
+    quota, target = case.situation.quota_replicas, case.target
+    if quota is None or target.rollout_unavailable > 0 or quota > target.spec_replicas:
+        return None
+    return (
+        f"a rollout begins with one replica more, and quota allows {quota} where "
+        f"{target.spec_replicas} run: raise it, or set the strategy's maxUnavailable to 1"
+    )
+
+
 def _impatient(case: _Case) -> str | None:
     if case.wish.restores_slo or case.wish.live is None:
         return None
@@ -173,6 +184,7 @@ OBJECTIONS: tuple[Callable[[_Case], str | None], ...] = (
     _no_gain,
     _over_budget,
     _too_thin,
+    _no_room,
     _impatient,  # last: it is the one that passes by waiting
 )
 

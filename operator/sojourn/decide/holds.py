@@ -85,6 +85,9 @@ def no_scale_down(situation: Situation, target: TargetState, window_s: float) ->
         return Held(Reason.EVIDENCE, rate.why)
     if rate.lower_bound:
         return Held(Reason.EVIDENCE, "the arrival rate is only a lower bound")
+    if target.pods_terminating:
+        # They finish long answers; a second step before would hide how the first one went.
+        return Held(Reason.EVIDENCE, f"{target.pods_terminating} pods are still finishing")
     youngest = target.youngest_ready_at_s
     if youngest is not None and situation.now_s - youngest < window_s:
         return Held(

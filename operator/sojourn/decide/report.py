@@ -32,6 +32,9 @@ EVIDENCE_REASONS = frozenset(
 )
 
 
+REVERTS_TOLD = 3
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A decision with what led to it, for the conditions to look at."""
@@ -176,4 +179,12 @@ def _conflict(outcome: Outcome) -> Condition:
     if owners:
         text = f"the target is also scaled by {', '.join(owners)}"
         return Condition("Conflict", True, Reason.TARGET_CONFLICT, text)
+    reverts = len(outcome.situation.past.reverted_at_s)
+    if reverts >= REVERTS_TOLD:
+        who = target.replicas_manager if isinstance(target, TargetState) else ""
+        text = (
+            f"replicas were set back {reverts} times within an hour by {who or 'somebody else'}: "
+            "take replicas out of its manifest, or let it ignore them"
+        )
+        return Condition("Conflict", True, Reason.EXTERNAL_WRITER, text)
     return Condition("Conflict", False, Reason.NO_CONFLICT, "nobody else scales the target")

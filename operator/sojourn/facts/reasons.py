@@ -91,6 +91,7 @@ class Reason(StrEnum):
     FIT_INACCURATE = "FitInaccurate"
     FIT_REFUSED = "FitRefused"
     NO_CONFLICT = "NoConflict"
+    EXTERNAL_WRITER = "ExternalWriter"
     UNLIMITED = "Unlimited"
 
 
@@ -169,6 +170,7 @@ MEANING: dict[Reason, str] = {
     Reason.FIT_INACCURATE: "The line is too far from a point of the profile; it is not used.",
     Reason.FIT_REFUSED: "No line can be fitted: batches do not vary, or a time is negative.",
     Reason.NO_CONFLICT: "Nobody else scales the target.",
+    Reason.EXTERNAL_WRITER: "Somebody else keeps setting the replicas back; the message says who.",
     Reason.UNLIMITED: "No limit changed the decision.",
 }
 """One line for people on each reason; docs/reference/reasons.md is made of it."""

@@ -79,6 +79,7 @@ class TargetState:
         rollout_unavailable: pods that may be out of service while a new template rolls out.
         engine_version: from the container's image tag; None if the tag has none.
         flags: what the container says about the engine: (role, value, source).
+        replicas_manager: who, other than us, last owned the replicas; empty when nobody does.
         engine_pods: serving pods, where max batch is changed without a restart; else empty.
     """
 
@@ -96,6 +97,7 @@ class TargetState:
     rollout_unavailable: int = 0
     engine_version: str | None = None
     flags: tuple[tuple[str, str, str], ...] = ()
+    replicas_manager: str = ""
     engine_pods: tuple[EnginePod, ...] = ()
 
 
@@ -162,7 +164,8 @@ class Past:
         service_samples: the live engine's pairs of concurrency and time, oldest first.
         batch_changed_at_s: last change of max batch; None if none is known.
         batch_wanted_since_s: since when another max batch has been wanted.
-        replicas: what the scale asked for at the last tick; None before the first.
+        replicas: what the scale asked for after the last tick, with what we wrote; None before.
+        reverted_at_s: when somebody else had set back what we wrote, oldest first.
         live_batch: max batch every pod was given while it ran; None if none was.
         live_refused_at_s: when an engine last did not take one; None if all did since.
     """
@@ -175,6 +178,7 @@ class Past:
     batch_changed_at_s: float | None = None
     batch_wanted_since_s: float | None = None
     replicas: int | None = None
+    reverted_at_s: tuple[float, ...] = ()
     live_batch: int | None = None
     live_refused_at_s: float | None = None
 

@@ -17,6 +17,9 @@ from sojourn.units import parse_quantity
 
 Body = Mapping[str, Any]
 
+OUR_SCALE_MANAGER = "sojourn-scale"
+"""Field manager under which ``act`` writes replicas."""
+
 _CONTAINER_FIELDS = ("name", "image", "command", "args", "env")
 
 
@@ -55,6 +58,7 @@ class Workload:
         containers: name, image, command, args and env of the template's containers.
         devices: extended resources one pod asks for, by resource name.
         rollout_unavailable: pods that may be out of service while a new template rolls out.
+        replicas_manager: who, other than us, last owned the replicas.
         memo: answers derived from this version of the object.
     """
 
@@ -66,6 +70,7 @@ class Workload:
     containers: tuple[Mapping[str, Any], ...]
     devices: Mapping[str, float]
     rollout_unavailable: int = 0
+    replicas_manager: str = ""
     memo: dict[object, Any] = field(default_factory=dict, compare=False)
 
 
@@ -201,7 +206,16 @@ def _workload(kind: str, body: Body) -> Workload:
         containers=tuple({f: c[f] for f in _CONTAINER_FIELDS if f in c} for c in containers),
         devices=_devices(containers),
         rollout_unavailable=_unavailable(kind, spec, count),
+        replicas_manager=_replicas_manager(metadata),
     )
+
+
+def _replicas_manager(metadata: Body) -> str:
+    for entry in metadata.get("managedFields") or ():
+        owned = ((entry.get("fieldsV1") or {}).get("f:spec")) or {}
+        if "f:replicas" in owned and entry.get("manager") != OUR_SCALE_MANAGER:
+            return sys.intern(str(entry.get("manager") or ""))
+    return ""
 
 
 def _unavailable(kind: str, spec: Body, replicas: int) -> int:

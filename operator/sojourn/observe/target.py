@@ -51,6 +51,7 @@ def state_of(
         rollout_unavailable=workload.rollout_unavailable,
         engine_version=facts.version,
         flags=facts.flags,
+        replicas_manager=workload.replicas_manager,
         engine_pods=_engine_pods(declaration, serving),
     )
 

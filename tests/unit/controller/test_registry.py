@@ -62,14 +62,34 @@ def test_an_object_that_cannot_be_read_keeps_its_problems_and_harms_no_other() -
     assert good.serving is not None
 
 
-def test_two_services_on_one_target_know_of_each_other() -> None:
+def test_of_two_services_on_one_target_the_older_scales_it_and_the_next_takes_over() -> None:
+    """FC-082 and FC-083: a rename creates the new one before the old one goes."""
+    old, new = body("old", uid="u1"), body("new", uid="u2")
+    old["metadata"]["creationTimestamp"] = "2026-11-01T08:00:00Z"
+    new["metadata"]["creationTimestamp"] = "2026-11-29T08:00:00Z"
+    one = registry(old, new)
+
+    def before(name: str) -> tuple[str, ...]:
+        entry = one.get(("prod", name))
+        assert entry is not None
+        assert entry.declaration is not None
+        return one.sharing_target(entry.declaration)
+
+    assert before("old") == ()
+    assert before("new") == ("InferenceService old",)
+    one.drop(old)
+    assert before("new") == ()
+
+
+def test_of_two_services_of_one_age_the_first_by_name_scales_the_target() -> None:
     one = registry(body("a"), body("b", uid="u2"))
-    entry = one.get(("prod", "a"))
-    assert entry is not None
-    assert entry.declaration is not None
-    assert one.sharing_target(entry.declaration) == ("InferenceService b",)
-    one.drop(body("b", uid="u2"))
-    assert one.sharing_target(entry.declaration) == ()
+    first, second = one.get(("prod", "a")), one.get(("prod", "b"))
+    assert first is not None
+    assert second is not None
+    assert first.declaration is not None
+    assert second.declaration is not None
+    assert one.sharing_target(first.declaration) == ()
+    assert one.sharing_target(second.declaration) == ("InferenceService a",)
 
 
 def test_an_object_under_deletion_is_left_alone() -> None:

@@ -5,8 +5,9 @@ It drives ``planning.plan`` and ``controller.past`` as a tick does, without Kopf
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 from sojourn.act.execute import Applied
 from sojourn.controller import past as past_of
@@ -33,6 +34,7 @@ class World:
         cold_start_s: from the write to a pod that serves.
         quota: replicas that quota allows; None when none binds.
         stuck: new pods stay pending.
+        target: what else the cluster shows of the target.
         writes: every write of the scale: (seconds, before, after).
     """
 
@@ -42,6 +44,7 @@ class World:
     cold_start_s: float = 60.0
     quota: int | None = None
     stuck: bool = False
+    target: dict[str, Any] = field(default_factory=dict)
     now_s: float = START_S
     policy: Policy = field(default_factory=Policy)
     writes: list[tuple[float, int, int]] = field(default_factory=list)
@@ -83,7 +86,7 @@ class World:
             service=self.serving.service,
             now_s=self.now_s,
             signals=Signals(rate_per_s=self.rate),
-            target=target,
+            target=replace(target, **self.target),
             past=self.past,
             quota_replicas=self.quota,
         )
