@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+# The models solve many small systems: threads of the linear algebra only get in each other's way.
+export OPENBLAS_NUM_THREADS ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := operator/sojourn tests benchmarks deploy
