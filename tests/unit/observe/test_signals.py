@@ -155,6 +155,14 @@ def test_what_a_departed_pod_received_in_the_window_is_still_demand() -> None:
     assert rate(seen, pods("a", gone=("b",))) == Known(9.0, NOW_S)
 
 
+def test_what_a_pod_on_its_way_out_receives_is_still_demand_and_no_more() -> None:
+    leaving = Pod(NAMESPACE, "b", LONG_AGO_S, terminating=True)
+    both = replace(pods("a"), live=(*pods("a").live, leaving))
+    found = signals(evidence(offered={"a": 6.0, "b": 3.0}, running={"a": 2.0, "b": 9.0}), both)
+    assert found.rate_per_s == Known(9.0, NOW_S)
+    assert found.running == Known(2.0, NOW_S)
+
+
 def test_what_a_stale_departed_pod_says_is_not() -> None:
     seen = evidence({"stale": {"b"}}, offered={"a": 6.0, "b": 3.0})
     assert rate(seen, pods("a", gone=("b",))) == Known(6.0, NOW_S)
@@ -277,12 +285,18 @@ def test_a_failed_question_leaves_the_other_answers() -> None:
     assert found.kv_usage == Unknown(Reason.PROMETHEUS_UNAVAILABLE, "no answer")
 
 
-def test_a_pod_that_appears_twice_counts_once() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(12.0, 12.0, 12.0), (12.0, 9.0, 12.0), (9.0, 12.0, 12.0), (math.nan, 5.0, 5.0)],
+)
+def test_a_pod_that_appears_twice_counts_once_with_its_larger_value(
+    first: float, second: float, expected: float
+) -> None:
     seen = Evidence(NOW_S)
     labels = {"namespace": NAMESPACE, "pod": "a"}
-    answer = [Series({**labels, "x": "1"}, 12.0, NOW_S), Series({**labels, "x": "2"}, 12.0, NOW_S)]
+    answer = [Series({**labels, "x": x}, v, NOW_S) for x, v in (("1", first), ("2", second))]
     add_answer(seen, Question.OFFERED, answer, SCRAPE)
-    assert rate(seen, pods("a")) == Known(12.0, NOW_S)
+    assert rate(seen, pods("a")) == Known(expected, NOW_S)
 
 
 @pytest.mark.parametrize(
