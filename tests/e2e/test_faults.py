@@ -12,7 +12,7 @@ from tests.waiting import eventually
 SETTLED_S = 40.0
 TOLD_S = 20.0
 TAKEOVER_S = 30.0
-HELD_TICKS = 10  # 20 s: longer than the stabilisation window of 12 s and the rate's window of 6 s
+HELD_TICKS = 10  # 20 s: longer than the stabilisation window of 12 s and the rate's window of 3 s
 LOAD_S = 600.0
 TWO_REPLICAS_PER_S = 180.0  # a replica carries 148
 
@@ -54,7 +54,7 @@ def test_replicas_are_held_without_prometheus_and_follow_the_load_when_it_return
         control_plane.start(Component.PROMETHEUS)
     stage.start()
     # Two scrapes make the first rate; the two ticks count from there.
-    rate = f'rate(vllm:request_success_total{{namespace="{namespace}"}}[6s])'
+    rate = f'rate(vllm:request_success_total{{namespace="{namespace}"}}[3s])'
     eventually(lambda: control_plane.prometheus_query(rate), TOLD_S, "Prometheus has rates again")
     ticks = house.ticks()
     eventually(

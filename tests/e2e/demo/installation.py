@@ -43,8 +43,8 @@ class Pace:
     """
 
     tick_s: float = 2.0
-    scrape_s: float = 1.0
-    window_s: float = 6.0
+    scrape_s: float = 0.5
+    window_s: float = 3.0
     latency_window_s: float = 10.0
     batch_patience_s: float = 8.0
     batch_interval_s: float = 60.0

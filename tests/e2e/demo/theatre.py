@@ -15,7 +15,7 @@ READY_S = 60.0
 GPU_NODES = 8
 
 
-def connect(plane: Access, fleet: Fleet, scrape_s: float = 1.0) -> None:
+def connect(plane: Access, fleet: Fleet, scrape_s: float = 0.5) -> None:
     """Let Prometheus find the fleet's pods."""
     plane.prometheus_configure(
         PrometheusSettings(scrape_interval_s=scrape_s, http_sd_urls=(fleet.targets_url,))
