@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import aiohttp
 
@@ -47,7 +48,7 @@ class Target:
         """Where requests go."""
         base = self.url.rstrip("/")
         if self.protocol == "triton":
-            return f"{base.removesuffix('/v2')}/v2/models/{self.model}/generate"
+            return f"{base.removesuffix('/v2')}/v2/models/{quote(self.model, safe='')}/generate"
         path = "chat/completions" if self.protocol == "chat" else "completions"
         return f"{base.removesuffix('/v1')}/v1/{path}"
 
