@@ -65,6 +65,7 @@ class Outcome:
     wrong: int = 0
     api_cpu_ms: float = 0.0
     own_cpu_ms: float = 0.0
+    others_cpus: float = 0.0
 
     def quantile_ms(self, level: float) -> float:
         """Latency at a level, milliseconds."""
@@ -79,13 +80,14 @@ class Outcome:
         mean = 1e3 * statistics.fmean(self.latencies_s) if self.latencies_s else float("nan")
         return (
             f"{self.name:<38}{self.sent:7}{mean:8.1f}{figures}{self.wrong:7}{len(self.errors):7}"
-            f"{self.api_cpu_ms:9.2f}{self.own_cpu_ms:9.2f}"
+            f"{self.api_cpu_ms:9.2f}{self.own_cpu_ms:9.2f}{self.others_cpus:8.1f}"
         )
 
 
 HEADER = (
     f"{'run':<38}{'sent':>7}{'mean':>8}{'p50':>9}{'p90':>9}{'p99':>9}{'p99.9':>9}"
-    f"{'wrong':>7}{'errors':>7}{'cpu api':>9}{'cpu own':>9}   (milliseconds; CPU a request)"
+    f"{'wrong':>7}{'errors':>7}{'cpu api':>9}{'cpu own':>9}{'others':>8}"
+    "   (milliseconds; CPU a request; CPUs taken by programs that are not ours)"
 )
 
 
@@ -232,13 +234,16 @@ async def measure(
     api = next(one.pid for one in plane.processes if one.name == "kube-apiserver")
     own = operator.process.info
     assert own is not None
-    spent = [cpu_s(api), cpu_s(own.pid)]
+    pids = [api, own.pid, os.getpid(), *(one.pid for one in plane.processes)]
+    spent = Spent.now(pids)
 
     def tell(outcome: Outcome) -> Outcome:
-        now = [cpu_s(api), cpu_s(own.pid)]
-        outcome.api_cpu_ms = 1e3 * (now[0] - spent[0]) / outcome.sent
-        outcome.own_cpu_ms = 1e3 * (now[1] - spent[1]) / outcome.sent
-        spent[:] = now
+        nonlocal spent
+        now = Spent.now(pids)
+        outcome.api_cpu_ms = 1e3 * (now.each[0] - spent.each[0]) / outcome.sent
+        outcome.own_cpu_ms = 1e3 * (now.each[1] - spent.each[1]) / outcome.sent
+        outcome.others_cpus = now.others_since(spent)
+        spent = now
         lines.append(outcome.row())
         print(outcome.row(), flush=True)
         for text in sorted(set(outcome.errors))[:3]:
@@ -266,7 +271,7 @@ async def measure(
 
         bodies_of_alone = bodies(1)
         await run("", rate_per_s, 5, bodies(9), judged)  # caches, connections, code paths
-        spent[:] = [cpu_s(api), cpu_s(own.pid)]
+        spent = Spent.now(pids)
         bare = tell(await run("API server alone", rate_per_s, seconds, all_valid, alone))
         ours = tell(await run("with webhook", rate_per_s, seconds, bodies(1), judged))
         known = bodies(2, never_seen=False)
@@ -300,6 +305,29 @@ async def run_overload(
     watching.cancel()
     alive = operator.ready
     print(f"operator ready: {alive}; largest resident memory {peak_mib[0]:.0f} MiB")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """CPU seconds up to a moment: of each of our processes, and of the whole machine."""
+
+    at_s: float
+    each: tuple[float, ...]
+    machine_s: float
+
+    @classmethod
+    def now(cls, pids: Sequence[int]) -> Spent:
+        """A look at /proc."""
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        busy = sum(map(int, fields[:8])) - int(fields[3]) - int(fields[4])
+        each = tuple(cpu_s(pid) for pid in pids)
+        return cls(time.monotonic(), each, busy / os.sysconf("SC_CLK_TCK"))
+
+    def others_since(self, earlier: Spent) -> float:
+        """CPUs that other programs took meanwhile; processes listed twice count once."""
+        ours = sum(self.each[1:]) - sum(earlier.each[1:])
+        busy = self.machine_s - earlier.machine_s
+        return max(0.0, busy - ours) / (self.at_s - earlier.at_s)
 
 
 def cpu_s(pid: int) -> float:
