@@ -80,3 +80,8 @@ def test_a_tight_goal_is_left_to_the_model() -> None:
 def test_an_unstable_point_is_never_cleared() -> None:
     point = OperatingPoint(BOOK, 200.0)
     assert not latency_bound.surely_within(point, LatencyGoal(latency_s=1e6))
+
+
+def test_of_service_times_that_vary_nothing_is_claimed() -> None:
+    varying = DynamicReplica(LinearServiceTime(0.05, 0.0005, scv=1.0), max_batch=8)
+    assert latency_bound.at_most(OperatingPoint(varying, 100.0), LEVEL).latency_s == float("inf")
