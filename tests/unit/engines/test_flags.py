@@ -119,6 +119,12 @@ def test_env_from_is_used_when_its_values_are_known_and_env_wins_over_it() -> No
     assert flags(args=args, env=env, config={"MAX_SEQS": "64"}).number("max_batch") == 32
 
 
+def test_a_secret_in_env_hides_the_known_value_of_env_from() -> None:
+    env = [{"name": "MAX_SEQS", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    read = flags(args=["--max-num-seqs=$(MAX_SEQS)"], env=env, config={"MAX_SEQS": "64"})
+    assert read.values["max_batch"].source is FlagSource.UNKNOWN
+
+
 def test_an_escaped_reference_stays_as_it_is_written() -> None:
     read = flags(args=["--served-model-name=$$(NAME)"], env=[{"name": "NAME", "value": "x"}])
     assert read.values["served_name"].text == "$(NAME)"

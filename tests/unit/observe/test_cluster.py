@@ -168,6 +168,15 @@ def test_a_recreated_target_starts_anew() -> None:
     assert (found.spec_replicas, found.ready_replicas) == (7, 0)
 
 
+def test_a_pod_adopted_by_another_owner_moves_there() -> None:
+    cluster = cluster_of(pods=1)
+    add_service(cluster, "other", "team-a", pods=0)
+    adopted = pod(pod_names(1)[0], owner=("ReplicaSet", "other-7d9f8b6c5d"))
+    cluster.apply("Pod", "MODIFIED", adopted)
+    assert state(cluster).ready_replicas == 0
+    assert state(cluster, declaration("other")).ready_replicas == 1
+
+
 def test_a_complete_list_forgets_what_it_does_not_hold() -> None:
     """FC-124: deletions during a gap of the watch."""
     cluster = cluster_of(pods=3)

@@ -53,6 +53,13 @@ def test_every_selector_names_a_pod_and_the_operators_matchers(question: Questio
     assert all('cluster="a",pod!=""' in selector for selector in selectors)
 
 
+def test_copies_of_a_series_are_joined_before_anything_is_summed() -> None:
+    """FC-021."""
+    expression = questions(frozenset({"vllm"}), ScrapeSettings(replica_labels=("r",)))
+    assert "sum by (namespace,pod) (max without (r) (rate(" in expression[Question.OFFERED]
+    assert "sum by (namespace,pod) (rate(" not in expression[Question.OFFERED]
+
+
 def test_labels_of_pods_can_be_mapped() -> None:
     """FC-022."""
     scrape = ScrapeSettings(namespace_label="exported_namespace", pod_label="kubernetes_pod")
