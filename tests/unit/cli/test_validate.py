@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from sojourn.cli.main import app
 from tests.integration.operators import service, unstable
 
 PROGRAM = str(Path(sys.executable).parent / "sojourn")
@@ -51,23 +54,41 @@ spec:
 """
 
 
-def validated(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Answer:
+    """What a shell sees."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def shell(*arguments: str, given: str = "") -> Answer:
+    """The installed program; half a second a call."""
     command = [PROGRAM, "validate", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def piped(*bodies: dict[str, Any], form: str = "text") -> subprocess.CompletedProcess[str]:
+def validated(*arguments: str, given: str = "") -> Answer:
+    """The same command inside this process."""
+    result = CliRunner().invoke(app, ["validate", *arguments], input=given)
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
+def piped(*bodies: dict[str, Any], form: str = "text") -> Answer:
     text = yaml.safe_dump_all(bodies, sort_keys=False)
     return validated("-f", "-", "-o", form, given=text)
 
 
 def test_good_manifests_exit_with_0_bad_ones_with_1_unreadable_ones_with_2(tmp_path: Path) -> None:
-    assert piped(service("good")).returncode == 0
-    assert piped(service("good"), unstable("bad")).returncode == 1
-    missing = validated("-f", str(tmp_path / "nowhere.yaml"))
+    good, bad = EXAMPLES / "gpt3.yaml", EXAMPLES / "unstable.yaml"
+    assert shell("-f", str(good)).returncode == 0
+    assert shell("-f", str(good), "-f", str(bad)).returncode == 1
+    missing = shell("-f", str(tmp_path / "nowhere.yaml"))
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "does not exist" in missing.stderr
-    template = validated("-f", "-", given="a: {{ .Values.x }}\n b")
+    template = shell("-f", "-", given="a: {{ .Values.x }}\n b")
     assert template.returncode == 2
     assert "helm template" in template.stderr
 
@@ -138,7 +159,7 @@ def test_a_deployment_in_the_same_stream_is_read_for_its_flags() -> None:
     assert "InferenceService default/chat" in answer.stdout
 
 
-def test_two_services_on_one_target_warn() -> None:
+def test_the_younger_of_two_services_on_one_target_is_warned() -> None:
     second = service("other")
     second["spec"]["scaleTargetRef"] = {"name": "good"}
     answer = piped(service("good"), second)

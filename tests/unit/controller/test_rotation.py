@@ -90,9 +90,7 @@ def test_when_every_process_serves_the_new_one_the_old_ca_goes(staged: Stored) -
         pytest.param({"bundle_pem": b""}, id="bundle"),
     ],
 )
-def test_what_cannot_be_served_is_replaced_at_once(
-    first: Stored, damage: dict[str, bytes]
-) -> None:
+def test_what_cannot_be_served_is_replaced_at_once(first: Stored, damage: dict[str, bytes]) -> None:
     mended = rotation.advance(replace(first, **damage), TERMS, after(hours=1))
     assert rotation.serviceable(mended, TERMS, after(hours=1))
 
