@@ -104,3 +104,20 @@ def test_doctor_finds_a_fresh_installation_well_and_an_unscraped_service_not(
     failed = [one for one in outcomes if one["state"] == "FAIL"]
     assert {one["subject"] for one in failed} == {f"{namespace}/gpt3"}
     assert all(one["remedy"] for one in failed)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tgi", "trtllm"])
+def test_prometheus_understands_the_questions_about_a_service_s_history(
+    engine: str, control_plane: ControlPlane
+) -> None:
+    what = ("--model", "GPT-3", "--gpu", "A100-80GB", "--engine", engine, "--hours", "0.01")
+    done = subprocess.run(
+        [str(PROGRAM), "profile", "--prometheus", control_plane.prometheus_url, *what],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    # An expression it cannot read would be exit code 3; no series is what we have here.
+    assert "0 samples with requests running" in done.stderr
+    assert done.returncode == 2

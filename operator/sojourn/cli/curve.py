@@ -106,7 +106,7 @@ def _in_terminal(kind: Kind, numbers: Any) -> str:
 
     console = screen.console()
     width = console.width if console.width != screen.PIPED_WIDTH else 100
-    shown = terminal.Screen(width, console.color_system is not None)
+    shown = terminal.Screen(width, screen.coloured(console))
     draw: dict[Kind, Callable[[Any, Any], str]] = {
         Kind.TRADEOFF: terminal.trade_off,
         Kind.UTILIZATION: terminal.load,

@@ -324,7 +324,7 @@ def _draw(found: Fitted, path: Path | None, console: Console) -> None:
         if console.is_terminal:
             from sojourn.plot import terminal  # noqa: PLC0415
 
-            shown = terminal.Screen(console.width, console.color_system is not None)
+            shown = terminal.Screen(console.width, screen.coloured(console))
             console.file.write(terminal.fit(picture, shown) + "\n")
         return
     from sojourn.plot import fit, style  # noqa: PLC0415

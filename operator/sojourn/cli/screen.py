@@ -22,6 +22,11 @@ def console(*, error: bool = False) -> Console:
     return Console(stderr=error, width=width, highlight=False, soft_wrap=False, emoji=False)
 
 
+def coloured(console: Console) -> bool:
+    """Whether colours may be written there."""
+    return console.color_system is not None and not console.no_color
+
+
 def echo(text: str) -> None:
     """One text on standard output, as it is."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")

@@ -181,6 +181,8 @@ def render(chart: Chart, screen: Screen) -> str:
     """The chart as text, its legend and notes below."""
     figure: Any = plotext.figure
     figure.clear()
+    # Only the points have colours: the terminal's own background stays, dark or light.
+    figure.theme("colorless")
     figure.plot_size(_width(screen), HEIGHT)
     for index, line in enumerate(chart.lines):
         marker = plotext.marker(line.symbol, _COLOURS[index % len(_COLOURS)])

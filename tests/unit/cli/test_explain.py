@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,18 @@ def test_forbidden_service_names_the_role_to_ask_for(tmp_path: Path) -> None:
     ran = explained(FakeApi(forbidden={objects.SERVICE_PATH}), tmp_path)
     assert ran.code == 3
     assert "ask for the role sojourn-view" in ran.err
+
+
+def test_watching_looks_again_until_it_is_interrupted(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    try:
+        ran = explained(live(), tmp_path, "--watch", "--interval", "0.5")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert ran.code == 130
+    assert ran.out.count("prod/gpt3:") >= 2

@@ -71,6 +71,28 @@ def test_cost_per_million_tokens_is_the_hours_price_over_the_hours_tokens() -> N
     assert found["cost"]["per_million_output_tokens_usd"] == pytest.approx(expected)
 
 
+def test_percentile_after_the_slo_is_the_one_that_is_kept() -> None:
+    found = json.loads(sojourn("plan", *OPEN, "--slo", "1s@95", "-o", "json").out)
+    assert "p95_s" in found["latency"]
+
+
+def test_more_replicas_than_the_spec_allows_is_no_plan_that_works() -> None:
+    words = ("-f", str(GPT3), "--rate", "130", "-o", "json")  # load 0.88 on the one allowed
+    ran = sojourn("plan", *words)
+    found = json.loads(ran.out)
+    assert (ran.code, found["works"], found["replicas"]) == (1, False, 2)
+    assert [one["verdict"] for one in found["findings"]] == ["WARN"]
+
+
+def test_narrow_terminal_loses_the_columns_that_matter_least_and_says_which() -> None:
+    words = ("plan", *OPEN, "--rate", "100..2000")
+    narrow, wide = sojourn(*words, columns=70).out, sojourn(*words, columns=120).out
+    assert narrow.splitlines()[-1].startswith("(too narrow for ")
+    assert "P50" in wide.splitlines()[1]
+    assert "P50" not in narrow.splitlines()[1]
+    assert "replicas" in narrow.splitlines()[1]
+
+
 def test_range_breaks_where_one_more_replica_is_needed() -> None:
     out = sojourn("plan", *OPEN, "--rate", "100..2000", "-o", "csv").out
     rows = list(csv.DictReader(io.StringIO(out)))

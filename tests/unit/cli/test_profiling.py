@@ -104,6 +104,21 @@ def test_closed_loop_keeps_exactly_b_requests_inside() -> None:
     assert points[0].samples == 12
 
 
+def test_requests_of_the_warm_up_do_not_count() -> None:
+    async def run() -> list[Point]:
+        sent = 0
+
+        async def send() -> Sample:
+            nonlocal sent
+            sent += 1
+            await asyncio.sleep(0)
+            return Sample(9.0 if sent <= 3 else 0.05)
+
+        return await loop.measure(send, loop.Run((1,), rounds=4, warm_up=3), asyncio.Event())
+
+    assert asyncio.run(run())[0].latency_s == pytest.approx(0.05)
+
+
 def test_no_two_requests_share_a_prompt() -> None:
     endpoint = FakeEndpoint(fixed_s=0.001)
     asyncio.run(http_points(endpoint, loop.Run((2,), rounds=2, warm_up=0)))

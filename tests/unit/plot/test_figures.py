@@ -128,10 +128,13 @@ def test_every_line_has_a_colour_of_the_palette(name: str) -> None:
         ("gpt3-utilization.svg", "load (share of what full batches serve)", "sojourn time"),
         ("gpt3-p99.svg", "requests/s, over all replicas", "P99 of the sojourn time"),
         ("memory.svg", "GiB of one GPU", ""),
+        ("surrogate.svg", "max batch B", "mean E[T] of the sojourn time"),
+        ("fit", "", "time of a batch"),
     ],
 )
 def test_axes_are_labelled_with_their_units(name: str, x_label: str, y_label: str) -> None:
-    axes = every()[name].axes[0]
+    axes = drawn(name).axes[0]
+    drawn(name).canvas.draw()
     assert (axes.get_xlabel(), axes.get_ylabel()) == (x_label, y_label)
     if y_label:  # durations carry their unit at every tick
         ticks = [t.get_text() for t in axes.get_yticklabels()]
@@ -233,3 +236,9 @@ def test_terminal_tradeoff_names_what_it_marks() -> None:
 def test_terminal_ticks_are_round_and_begin_at_zero() -> None:
     assert terminal.ticks(0.46) == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
     assert terminal.ticks(912) == pytest.approx([0, 200, 400, 600, 800])
+
+
+def test_terminal_figure_leaves_the_background_of_the_terminal() -> None:
+    drawing = terminal.trade_off(gpt3_tradeoff(), terminal.Screen(80, colour=True))
+    assert "\x1b[38;5;" in drawing
+    assert "\x1b[48;" not in drawing
