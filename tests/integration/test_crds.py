@@ -109,6 +109,8 @@ def test_an_example_is_stored_with_nothing_pruned(
     cluster: ControlPlane, namespace: str, path: Path
 ) -> None:
     for body in yaml.safe_load_all(path.read_text()):
+        if body["apiVersion"].startswith("keda.sh/"):
+            continue  # KEDA is not installed here; its object is checked in test_metric_actuation
         stored = applied(cluster, namespace, body)
         assert missing(body.get("spec", {}), stored.get("spec", {}), "spec") == []
 

@@ -33,6 +33,7 @@ from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import ClusterState
 from sojourn.observe.gather import Gatherer
 from sojourn.observe.prometheus import PrometheusSource
+from sojourn.observe.scale_reader import ScaleReader
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Operator:
         self.registry = Registry(names)
         self.cluster = ClusterState()
         self.prometheus = PrometheusSource(settings.prometheus.source())
+        self.metrics.queries.set_function(lambda: float(self.prometheus.queries_sent))
         self.lease = Lease(kube, self._lease_settings())
         self.kopf_ready = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -115,10 +117,11 @@ class Operator:
                 log.info("%s ended: stopping", task.get_name())
                 task.result()
         finally:
+            # First the lease: nothing is written from now on, and another process may begin.
+            await self.lease.release()
             self.stopping.set()
             await _cancelled(parts)
             await self.gate.close()
-            await self.lease.release()
             for runner in runners:
                 await runner.cleanup()
             self.prometheus.close()
@@ -186,7 +189,15 @@ class Operator:
 
     def _corridor(self, names: Catalogue) -> Corridor:
         executor = Executor(self.kube, may_write=lambda: self.lease.held, host=own_name())
-        gatherer = Gatherer(self.cluster, self.prometheus, self.settings.prometheus.scrape())
+        access = self.kube.connection
+        scales = ScaleReader.connect(
+            access.server,
+            access.ca_file,
+            (access.certificate_file, access.key_file),
+            lambda: self.kube.connection.token,
+        )
+        scrape = self.settings.prometheus.scrape()
+        gatherer = Gatherer(self.cluster, self.prometheus, scrape, scales)
         return Corridor(
             registry=self.registry,
             gatherer=gatherer,

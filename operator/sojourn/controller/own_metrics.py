@@ -28,7 +28,9 @@ class OwnMetrics:
             "sojourn_tick_seconds", "Duration of a tick", buckets=SECONDS, registry=self.registry
         )
         self.queries = Gauge(
-            "sojourn_prometheus_queries", "Queries sent by the last tick", registry=self.registry
+            "sojourn_prometheus_queries",
+            "Prometheus queries since the start",
+            registry=self.registry,
         )
         self.decisions = Counter(
             "sojourn_decisions", "Decisions by row", ["row"], registry=self.registry

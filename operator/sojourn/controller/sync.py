@@ -34,6 +34,7 @@ async def sync(
     complete = await _sync_own(kube, registry, namespaces)
     for group, version, plural, kind in WATCHED:
         paths = _paths(group, version, plural, () if plural == "nodes" else namespaces)
+        before = cluster.events_seen
         try:
             items = [item for path in paths async for item in _items(kube, path)]
         except ClusterUnavailable as exc:
@@ -43,7 +44,7 @@ async def sync(
             log.warning("list of %s: %s", plural, exc.why)
             complete = False
             continue
-        cluster.replace(kind, items)
+        cluster.replace(kind, items, before)
     return complete
 
 

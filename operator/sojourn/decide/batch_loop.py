@@ -72,7 +72,8 @@ def move(situation: Situation, target: TargetState, wish: BatchWish, policy: Pol
     for objection in OBJECTIONS:
         if text := objection(case):
             return BatchMove(wish.live, False, Reason.HOLD, text, True)
-    text = f"max batch {wish.live} -> {wish.wanted}: {_gain(wish)}"
+    before = "unset" if wish.live is None else wish.live
+    text = f"max batch {before} -> {wish.wanted}: {_gain(wish)}"
     return BatchMove(wish.wanted, True, Reason.BATCH_CHANGED, text, True)
 
 

@@ -189,7 +189,8 @@ def _steady(live: Live) -> str:
     low, high = live.policy.low_utilisation, live.policy.high_utilisation
     here = f"utilisation {live.utilisation:.2f} at {_point(live)}"
     if live.utilisation < low and live.replicas > 0:
-        return f"{here} < {low:.2f}, but {live.needed} replicas are the least for {_needs(live)}"
+        least = "1 replica is" if live.needed == 1 else f"{live.needed} replicas are"
+        return f"{here} < {low:.2f}, but {least} the least for {_needs(live)}"
     if not live.goal_rate.reachable:
         return f"{here}; no number of replicas meets the SLO ({_slo(live)}): sized by utilisation"
     return f"{here}, between {low:.2f} and {high:.2f}, SLO kept ({_slo(live)})"

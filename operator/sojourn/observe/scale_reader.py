@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +79,33 @@ class ScaleReader:
         self._plurals = dict(self._settings.plurals)
         self._pool = ThreadPoolExecutor(self._settings.threads, thread_name_prefix="scale")
         self._known: dict[Key, tuple[float, Scale | Unknown]] = {}
+
+    @classmethod
+    def connect(
+        cls,
+        server: str,
+        ca_file: str | None,
+        client_files: tuple[str | None, str | None],
+        token: Callable[[], str | None],
+    ) -> ScaleReader:
+        """A reader of the cluster at ``server``.
+
+        Args:
+            client_files: certificate and key of the operator itself, or None twice.
+            token: the bearer token now; asked before each request, so that a rotated one is used.
+        """
+        configuration = client.Configuration(host=server)
+        configuration.ssl_ca_cert = ca_file
+        configuration.cert_file, configuration.key_file = client_files
+
+        def refresh(held: client.Configuration) -> None:
+            value = token()
+            if value is not None:
+                held.api_key["BearerToken"] = f"Bearer {value}"
+
+        configuration.refresh_api_key_hook = refresh
+        refresh(configuration)
+        return cls(client.ApiClient(configuration))
 
     def reads(self, kind: str) -> bool:
         """True for kinds that no watch tells about."""
