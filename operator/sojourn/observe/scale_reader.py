@@ -103,7 +103,7 @@ class ScaleReader:
             if value is not None:
                 held.api_key["BearerToken"] = f"Bearer {value}"
 
-        configuration.refresh_api_key_hook = refresh
+        configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared as None
         refresh(configuration)
         return cls(client.ApiClient(configuration))
 
