@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-import yaml
-
 from sojourn.act.kube import Request
 from sojourn.api.resources import GROUP, INFERENCE_SERVICE, SERVING_PROFILE, VERSION
 from sojourn.cli import checks_prometheus
 from sojourn.cli.checks_services import services
-from sojourn.cli.cluster import Cluster
+from sojourn.cli.cluster import Cluster, operator_settings
 from sojourn.cli.outcome import Outcome, Scope, fail, ok, skip
 
 __all__ = ["Outcome", "Scope", "examine"]
@@ -157,31 +155,12 @@ async def webhook(cluster: Cluster, scope: Scope) -> list[Outcome]:
 
 async def prometheus(cluster: Cluster, scope: Scope) -> list[Outcome]:
     """Prometheus answers and knows the engines' metrics."""
-    url = scope.prometheus or await _operators_prometheus(cluster, scope)
-    if url is None:
+    settings = None if scope.prometheus else await operator_settings(cluster, scope.system)
+    url = scope.prometheus or str(((settings or {}).get("prometheus") or {}).get("url") or "")
+    if not url:
         text = f"no ConfigMap of {scope.system} with the operator's settings can be read"
         return [skip("Prometheus", f"{text}: give --prometheus URL")]
     return await checks_prometheus.examine(cluster, scope, url)
-
-
-async def _operators_prometheus(cluster: Cluster, scope: Scope) -> str | None:
-    """The address in the operator's settings; kustomize puts a hash into the ConfigMap's name."""
-    answer = await cluster.ask(f"/api/v1/namespaces/{scope.system}/configmaps")
-    newest: tuple[str, str] | None = None
-    for item in (answer.body or {}).get("items") or ():
-        metadata = item.get("metadata") or {}
-        content = (item.get("data") or {}).get("settings.yaml")
-        if content and "settings" in str(metadata.get("name")):
-            stamp = str(metadata.get("creationTimestamp") or "")
-            newest = max(newest or ("", ""), (stamp, content))
-    if newest is None:
-        return None
-    try:
-        settings = yaml.safe_load(newest[1]) or {}
-    except yaml.YAMLError:
-        return None
-    url = (settings.get("prometheus") or {}).get("url")
-    return str(url) if url else None
 
 
 Check = Callable[[Cluster, Scope], Awaitable[list[Outcome]]]

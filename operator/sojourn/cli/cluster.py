@@ -67,6 +67,28 @@ class Cluster:
             return Answer(None, exc.why, exc.status)
 
 
+async def operator_settings(cluster: Cluster, system: str) -> dict[str, Any] | None:
+    """The operator's settings file, from its newest ConfigMap; None if it cannot be read.
+
+    Kustomize puts a hash of the content into the ConfigMap's name, so it is found by its key.
+    """
+    answer = await cluster.ask(f"/api/v1/namespaces/{system}/configmaps")
+    newest: tuple[str, str] | None = None
+    for item in (answer.body or {}).get("items") or ():
+        metadata = item.get("metadata") or {}
+        content = (item.get("data") or {}).get("settings.yaml")
+        if content and "settings" in str(metadata.get("name")):
+            stamp = str(metadata.get("creationTimestamp") or "")
+            newest = max(newest or ("", ""), (stamp, content))
+    if newest is None:
+        return None
+    try:
+        settings = yaml.safe_load(newest[1])
+    except yaml.YAMLError:
+        return None
+    return settings if isinstance(settings, dict) else None
+
+
 def config_files(options: ClusterOptions) -> str | None:
     """The kubeconfig to use, as kubectl chooses it; None means that of the pod."""
     if options.kubeconfig is not None:

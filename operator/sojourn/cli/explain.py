@@ -29,6 +29,9 @@ class ExplainOptions:
             "--rate", "-r", metavar="R", help="Requests/s to explain, in place of the observed."
         ),
     ] = None
+    system: Annotated[
+        str, typer.Option("--system", metavar="NAME", help="Namespace of the operator.")
+    ] = "sojourn-system"
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Again every few seconds, until interrupted.")
     ] = False
@@ -65,7 +68,8 @@ def _reason(options: ExplainOptions) -> Reasoning:
     namespace = cluster.namespace_of(options.cluster)
 
     async def look(connected: cluster.Cluster) -> sighting.Sighting:
-        return await sighting.see(connected, namespace, options.name, rate)
+        sought = sighting.Sought(namespace, options.name, options.system)
+        return await sighting.see(connected, sought, rate)
 
     return reasoning.reason(cluster.run(options.cluster, look))
 

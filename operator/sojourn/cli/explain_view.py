@@ -72,7 +72,9 @@ def _seen(reasoning: Reasoning) -> str:
     if sighting.target is not None:
         replicas = f"{replicas} ({sighting.target.ready_replicas} ready)"
     batch = f"max batch {sighting.max_batch}" if sighting.max_batch is not None else ""
-    return ", ".join(part for part in (f"seen: {rate}", replicas, batch) if part)
+    measured = (sighting.status.get("latency") or {}).get("measured") or {}
+    p99 = f"measured P99 {measured['p99']}" if measured.get("p99") else ""
+    return ", ".join(part for part in (f"seen: {rate}", replicas, batch, p99) if part)
 
 
 def _table(comparisons: tuple[Comparison, ...]) -> Table:

@@ -13,7 +13,6 @@ from sojourn.decide import table
 from sojourn.decide.capacity import Serving
 from sojourn.decide.table import Live, Row
 from sojourn.facts.finding import Finding
-from sojourn.facts.policy import Policy
 from sojourn.facts.reasons import Reason
 from sojourn.facts.sizing import Sizing
 from sojourn.units import format_duration, format_rate
@@ -73,7 +72,7 @@ def reason(sighting: Sighting) -> Reasoning:
     if rate is None or replicas is None:
         return Reasoning(sighting, serving, findings, None, (), None, (), None)
     batch = sighting.max_batch or serving.service.bounds.maximum
-    live = Live(serving, Policy(), rate, replicas, batch)
+    live = Live(serving, sighting.policy, rate, replicas, batch)
     row = table.evaluate(live)
     return Reasoning(
         sighting,

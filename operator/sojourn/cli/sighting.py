@@ -15,10 +15,11 @@ from sojourn import api
 from sojourn.act.kube import object_path
 from sojourn.api.resources import API_VERSION
 from sojourn.catalogue import Catalogue
-from sojourn.cli.cluster import Answer, Cluster
+from sojourn.cli.cluster import Answer, Cluster, operator_settings
 from sojourn.cli.given import Subject
 from sojourn.errors import ClusterUnavailable, InvalidObject, UnitError
 from sojourn.facts.declaration import Declaration
+from sojourn.facts.policy import Policy
 from sojourn.facts.profile import Profile
 from sojourn.facts.situation import TargetState
 from sojourn.observe import records, target
@@ -35,6 +36,7 @@ class Sighting:
         target: replicas and max batch; None if the target cannot be read.
         rate_per_s: the operator's; None if it does not know it.
         rate_from: where the rate comes from, for people.
+        policy: thresholds of the operator's settings; the book's where they may not be read.
         notes: one line for each part that is missing, and what to do.
     """
 
@@ -43,6 +45,7 @@ class Sighting:
     target: TargetState | None
     rate_per_s: float | None
     rate_from: str
+    policy: Policy
     notes: tuple[str, ...]
 
     @property
@@ -62,7 +65,16 @@ class Sighting:
         return current if isinstance(current, int) else None
 
 
-async def see(cluster: Cluster, namespace: str, name: str, rate_per_s: float | None) -> Sighting:
+@dataclass(frozen=True)
+class Sought:
+    """Which service is looked for, and where the operator's settings are."""
+
+    namespace: str
+    name: str
+    system: str = "sojourn-system"
+
+
+async def see(cluster: Cluster, sought: Sought, rate_per_s: float | None) -> Sighting:
     """Look at one service.
 
     Args:
@@ -72,6 +84,7 @@ async def see(cluster: Cluster, namespace: str, name: str, rate_per_s: float | N
         ClusterUnavailable: the service cannot be read at all.
         InvalidObject: what the cluster stores cannot be read as one.
     """
+    namespace, name = sought.namespace, sought.name
     path = object_path(API_VERSION, "InferenceService", namespace, name)
     found = await cluster.ask(path)
     if found.body is None:
@@ -88,7 +101,25 @@ async def see(cluster: Cluster, namespace: str, name: str, rate_per_s: float | N
         )
     rate, rate_from = _rate(status, rate_per_s, declaration, notes)
     subject = Subject(declaration, profile, Catalogue(), from_flags=False)
-    return Sighting(subject, status, state, rate, rate_from, tuple(notes))
+    policy = await _policy(cluster, sought.system, notes)
+    return Sighting(subject, status, state, rate, rate_from, policy, tuple(notes))
+
+
+async def _policy(cluster: Cluster, system: str, notes: list[str]) -> Policy:
+    settings = await operator_settings(cluster, system)
+    declared = (settings or {}).get("thresholds") or {}
+    if settings is None:
+        notes.append(
+            f"the operator's settings in {system} may not be read: the book's thresholds are shown"
+        )
+    usual = Policy()
+    low = declared.get("lowUtilizationPercent", 100 * usual.low_utilisation)
+    high = declared.get("highUtilizationPercent", 100 * usual.high_utilisation)
+    try:
+        return Policy(low_utilisation=float(low) / 100, high_utilisation=float(high) / 100)
+    except (TypeError, ValueError) as exc:
+        notes.append(f"the operator's thresholds are no thresholds: {exc}")
+        return usual
 
 
 def age_of(stamp: object) -> str:

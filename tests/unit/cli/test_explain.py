@@ -85,6 +85,21 @@ def test_forbidden_target_leaves_the_replicas_of_the_status(tmp_path: Path) -> N
     assert any("may not be read" in note for note in found["notes"])
 
 
+def test_thresholds_are_those_of_the_operator_s_settings(tmp_path: Path) -> None:
+    api = live()
+    settings = "prometheus: {url: http://p}\nthresholds: {highUtilizationPercent: 65}\n"
+    item = {"metadata": {"name": "sojourn-settings-x"}, "data": {"settings.yaml": settings}}
+    api.objects["/api/v1/namespaces/sojourn-system/configmaps"] = {"items": [item]}
+    high = next(r for r in data(api, tmp_path)["table"] if r["row"] == "UtilizationHigh")
+    assert high["condition"] == "load 0.68 > 0.65"
+    assert high["holds"]
+
+
+def test_settings_that_may_not_be_read_leave_the_book_s_thresholds(tmp_path: Path) -> None:
+    notes = data(live(), tmp_path)["notes"]
+    assert any("the book's thresholds are shown" in note for note in notes)
+
+
 def test_unknown_rate_is_told_with_its_reason(tmp_path: Path) -> None:
     unknown = {"state": "Unknown", "reason": "NoSeries", "message": "no series of 2 pods"}
     api = live()
