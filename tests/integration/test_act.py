@@ -147,6 +147,8 @@ def lease(kube: Kube, namespace: str, holder: str, clock: Clock) -> Lease:
 def test_one_holder_at_a_time_and_a_silent_one_is_followed_after_its_time(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """FC-129: what counts is the time of the last renewal, not that somebody's pod is there."""
+
     async def race(kube: Kube) -> None:
         clock = Clock()
         first, second = lease(kube, namespace, "a", clock), lease(kube, namespace, "b", clock)
@@ -168,6 +170,8 @@ def test_one_holder_at_a_time_and_a_silent_one_is_followed_after_its_time(
 def test_a_stopped_and_continued_process_does_not_hold_its_old_lease(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    """FC-131: a renewal that did not happen in time ends the term, whatever the reason."""
+
     async def paused(kube: Kube) -> None:
         clock = Clock()
         one = lease(kube, namespace, "a", clock)
@@ -200,6 +204,8 @@ def test_a_released_lease_is_taken_at_once(control_plane: ControlPlane, namespac
 
 
 def test_missing_lease_rights_are_loud(control_plane: ControlPlane, namespace: str) -> None:
+    """FC-128."""
+
     async def refused(kube: Kube) -> None:
         with pytest.raises(ClusterUnavailable) as caught:
             await lease(kube, namespace, "a", Clock()).tend()

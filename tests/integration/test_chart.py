@@ -75,6 +75,15 @@ def test_an_api_server_takes_every_object(helm: Path, control_plane: ControlPlan
     assert answer.returncode == 0, answer.stderr
 
 
+def test_two_renders_of_equal_values_are_equal_and_hold_no_certificate(helm: Path) -> None:
+    """FC-088: what is made at template time would show as drift, and as a new CA, each time."""
+    first = rendered(helm)
+    assert first == rendered(helm)
+    webhooks = [w for b in first for w in b.get("webhooks", ())]
+    assert webhooks
+    assert not [w for w in webhooks if w["clientConfig"].get("caBundle")]
+
+
 def test_names_follow_the_release_and_settings_are_merged(helm: Path) -> None:
     set_values = ("--set", "settings.thresholds.lowUtilizationPercent=40")
     bodies = rendered(helm, *set_values, "--set", "tick=5s", name="other")

@@ -90,6 +90,7 @@ def test_a_paged_cache_below_max_batch_only_warns() -> None:
     [
         ({"engine": {"max_batch_wait_s": 0.2}}, Reason.BATCH_WAIT_TOO_LONG, Verdict.WARN),
         ({"engine": {"queue_capacity": 4}}, Reason.QUEUE_BELOW_BATCH, Verdict.WARN),
+        # FC-036: nothing would ever wake it.
         ({"scaling": {"min_replicas": 0}}, Reason.MIN_REPLICAS_ZERO, Verdict.REJECT),
         ({"traffic": {"peak_rate_per_s": None}}, Reason.NO_PEAK_DECLARED, Verdict.WARN),
     ],
