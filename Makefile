@@ -67,6 +67,7 @@ bench-memory: setup ## memory verdicts and service-time fits against published c
 
 bench-tick: setup ## a tick of thousands of services, by phase
 	$(BIN)/python -m benchmarks.observe
+	$(BIN)/python -m benchmarks.tick
 
 bench-admission: setup ## admission latency through a real API server
 	$(BIN)/python -m benchmarks.admission

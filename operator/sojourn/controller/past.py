@@ -37,6 +37,7 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
         recommendations=_recent_recommendations(past, plan, now_s),
         scale_events=_recent_events(past, plan, now_s),
         replicas=plan.decision.before.replicas,
+        figures=plan.figures or past.figures,
         reverted_at_s=_recent_reverts(past, plan, now_s),
         rates=_recent_rates(past, plan, now_s),
         batch_wanted_since_s=_wanted_since(past, plan, now_s),

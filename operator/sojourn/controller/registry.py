@@ -42,6 +42,7 @@ class Entry:
     calibration: Calibration | None = None
     ticks: int = 0
     created_at: str = ""
+    checked: tuple[Serving, object, tuple[Finding, ...]] | None = None
     watched_generation: int = 0
     fingerprint: tuple[object, ...] = ()
     deleting: bool = False

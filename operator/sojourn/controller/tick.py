@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +20,9 @@ from sojourn.controller import past as past_of
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Entry, Key, Registry
 from sojourn.decide import admission, bypass, calibration, planning, sharing
+from sojourn.decide.capacity import Serving
 from sojourn.decide.proposal import Proposal
+from sojourn.facts.finding import Finding
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.plan import Plan
 from sojourn.facts.policy import Policy
@@ -28,6 +31,9 @@ from sojourn.facts.situation import Observation, Situation, TargetState
 from sojourn.observe.gather import Gatherer
 
 log = logging.getLogger(__name__)
+
+SOLVING_S = 1.0
+"""CPU seconds of a tick after which costly figures wait for the next; decisions do not."""
 
 LEARN_EVERY = 20
 """Ticks between two calibrations: a line through hundreds of pairs moves slowly."""
@@ -51,7 +57,7 @@ class Corridor:
         owners = {d.ref.key: self.registry.sharing_target(d) for d in declarations}
         observations = await self.gatherer.gather(declarations, owners, now_s)
         # In a thread: the models' arithmetic must not keep the webhook from answering.
-        plans = await asyncio.to_thread(self._plans, entries, observations, now_s)
+        plans = await asyncio.to_thread(self.plans, entries, observations, now_s)
         by_key = {entry.ref.key: entry for entry in entries}
         applied = await self.executor.apply(
             plans, lambda plan: self._status(by_key[plan.ref.key], plan, now_s), now_s
@@ -61,20 +67,29 @@ class Corridor:
         self.metrics.ticked(applied)
         return applied
 
-    def _plans(
+    def plans(
         self, entries: list[Entry], observations: Mapping[Key, Observation], now_s: float
     ) -> list[Plan]:
+        """Decide on every entry from what was observed; pure but for what entries remember."""
         situations = {
             e.ref.key: self._situation(e, observations.get(e.ref.key, Observation()), now_s)
             for e in entries
         }
-        plans = {e.ref.key: self._plan(e, situations[e.ref.key], now_s) for e in entries}
+        plans: dict[Key, Plan] = {}
+        begun_s = time.thread_time()
+        # Another service first each tick, so that the time for costly figures comes to all.
+        first = int(now_s) * 997 % len(entries) if entries else 0
+        for entry in (*entries[first:], *entries[:first]):
+            key, situation = entry.ref.key, situations[entry.ref.key]
+            if situation is not None and time.thread_time() - begun_s > SOLVING_S:
+                situations[key] = situation = replace(situation, may_solve=False)
+            plans[key] = self._plan(entry, situation, now_s)
         cases = [(s, plans[key]) for key, s in situations.items() if s is not None]
         for key, quota in sharing.fair_quotas(cases).items():
-            entry, situation = self.registry.get(key), situations[key]
-            if entry is not None and situation is not None:
+            found, situation = self.registry.get(key), situations[key]
+            if found is not None and situation is not None:
                 less = replace(situation, quota_replicas=quota)
-                plans[key] = self._plan(entry, less, now_s)
+                plans[key] = self._plan(found, less, now_s)
         return list(plans.values())
 
     def _situation(self, entry: Entry, observation: Observation, now_s: float) -> Situation | None:
@@ -111,17 +126,25 @@ class Corridor:
         target = situation.target
         owners = target.other_owners if isinstance(target, TargetState) else ()
         rate = situation.signals.rate_per_s
-        proposal = Proposal(
-            serving=entry.serving,
-            observed_rate_per_s=rate.value if isinstance(rate, Known) else None,
-            other_owners=owners,
-            gpus=self.gpus,
-        )
+        seen = rate.value if isinstance(rate, Known) else None
         # What was bypassed, or admitted by an older release, is still checked and reported.
-        findings = (*found, *admission.admit(proposal))
+        findings = (*found, *self._checked(entry, entry.serving, owners, seen))
         plan = planning.plan(situation, entry.serving, self.policy, findings)
         reason = situation.service.declaration.bypass
         return bypass.told(plan, reason, findings, known=_has(entry, bypass.CONDITION))
+
+    def _checked(
+        self, entry: Entry, serving: Serving, owners: tuple[str, ...], rate_per_s: float | None
+    ) -> tuple[Finding, ...]:
+        """Admission's findings, judged anew when the spec, the owners or the judged rate change."""
+        traffic = serving.service.declaration.traffic
+        declared = traffic.peak_rate_per_s is not None or traffic.rate_per_s is not None
+        judged = (owners, None if declared else rate_per_s)
+        known = entry.checked
+        if known is None or known[0] is not serving or known[1] != judged:
+            proposal = Proposal(serving, rate_per_s, owners, self.gpus)
+            entry.checked = known = (serving, judged, tuple(admission.admit(proposal)))
+        return known[2]
 
     def _status(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
         if entry.deleting:

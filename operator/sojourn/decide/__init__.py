@@ -7,6 +7,7 @@ reads a clock, a socket or a random number. The way through:
     admission  the chain of checks behind the webhook, ``sojourn validate`` and the re-check
     holds      what keeps the operator from acting at all
     survey     design rate, live point, sizing and prediction
+    costly     the answers of a tick that take long, asked sparingly
     table      the four rows, first match
     behaviour  HPA semantics: stabilisation, policies
     bounds     floor, ceiling, quota; each clip is recorded

@@ -108,6 +108,7 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
         ready_replicas=target.ready_replicas,
         findings=findings,
         rollout_running=target.rollout_running,
+        figures=course.known,
     )
     return replace(written, events=_events(written, move))
 

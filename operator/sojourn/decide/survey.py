@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sojourn.decide import batches, design_rate, live_batch
+from sojourn.decide import batches, costly, design_rate, live_batch
 from sojourn.decide.capacity import Serving
 from sojourn.decide.design_rate import DesignRate
 from sojourn.decide.table import Live, Measured
 from sojourn.facts.plan import Limits, Report
 from sojourn.facts.policy import Policy
 from sojourn.facts.reading import Known, Reading, Unknown
-from sojourn.facts.replica import DynamicReplica, OperatingPoint
-from sojourn.facts.situation import Situation, TargetState
+from sojourn.facts.replica import DynamicReplica
+from sojourn.facts.situation import Figures, Situation, TargetState
 from sojourn.facts.sizing import Sizing
 from sojourn.facts.sojourn import Sojourn
-from sojourn.model import littles_law, sizing, stability
+from sojourn.model import littles_law, stability
 
 P99 = 0.99
 LARGEST_GAP = 0.3
@@ -31,7 +31,12 @@ SETTLED_WINDOWS = 4
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known about one service whose target and rate are known."""
+    """What is known about one service whose target and rate are known.
+
+    Attributes:
+        predicted: at the rate now; None when the queue is unstable or not solved yet.
+        known: the costly answers, for the next tick.
+    """
 
     situation: Situation
     target: TargetState
@@ -39,6 +44,8 @@ class Survey:
     design: DesignRate
     live: Live
     sizing: Sizing
+    predicted: Sojourn | None
+    known: Figures
 
 
 def take(situation: Situation, target: TargetState, serving: Serving, policy: Policy) -> Survey:
@@ -54,14 +61,18 @@ def take(situation: Situation, target: TargetState, serving: Serving, policy: Po
         serving.service.cold_start_s + policy.tick_s,
     )
     live = Live(serving, policy, design.rate_per_s, target.spec_replicas, batch)
-    live = replace(live, measured=_measured(situation, target, live, design))
     constraint = batches.constraint_of(serving.service)
-    answer = sizing.size(serving.queue, constraint, design.rate_per_s / serving.ranks)
-    return Survey(situation, target, policy, design, live, answer)
+    answer = costly.sized(situation, serving, constraint, design.rate_per_s / serving.ranks)
+    known, predicted = costly.predicted(situation, replace(live, rate_per_s=design.now_per_s))
+    if answer is not None:
+        known = replace(known, constraint=constraint, sizing=answer)
+    answer = answer or costly.not_solved(live)
+    live = replace(live, measured=_measured(situation, target, predicted, policy))
+    return Survey(situation, target, policy, design, live, answer, predicted, known)
 
 
 def _measured(
-    situation: Situation, target: TargetState, live: Live, design: DesignRate
+    situation: Situation, target: TargetState, predicted: Sojourn | None, policy: Policy
 ) -> Measured | None:
     """The measured P99 if it misses the SLO and is of this very setting, else None."""
     goal, signals = situation.service.goal, situation.signals
@@ -69,9 +80,8 @@ def _measured(
     if goal.latency_s is None or goal.probability != P99 or isinstance(reading, Unknown):
         return None
     floor_s = bucket[0] if bucket is not None else reading.value
-    if floor_s <= goal.latency_s or not _settled(situation, target, live.policy):
+    if floor_s <= goal.latency_s or not _settled(situation, target, policy):
         return None
-    predicted = _predicted(replace(live, rate_per_s=design.now_per_s))
     if predicted is None:
         return None
     return Measured(floor_s, predicted.latency.quantile_s(P99))
@@ -101,7 +111,7 @@ def figures(survey: Survey) -> Report:
         binding=live.goal_rate.binding,
     )
     in_system = _sum(signals.running, signals.waiting)
-    predicted = _predicted(replace(live, rate_per_s=survey.design.now_per_s))
+    predicted = survey.predicted
     return Report(
         rate_per_s=signals.rate_per_s,
         latency_p50_s=signals.latency_p50_s,
@@ -113,19 +123,6 @@ def figures(survey: Survey) -> Report:
         utilisation=live.utilisation if math.isfinite(live.utilisation) else None,
         littles_law_agrees=_agrees(survey, predicted, in_system),
     )
-
-
-def _predicted(live: Live) -> Sojourn | None:
-    if live.replicas <= 0 or live.rate_per_s <= 0 or live.utilisation >= 1:
-        return None
-    service = live.serving.service
-    point = OperatingPoint(
-        live.serving.replica(live.max_batch),
-        live.rate_per_s,
-        live.replicas * live.serving.ranks,
-        service.declaration.traffic.routing,
-    )
-    return live.serving.queue.sojourn(point, tuple(sorted({0.5, service.goal.probability, P99})))
 
 
 def _regime(live: Live) -> str | None:

@@ -9,7 +9,7 @@ from sojourn.facts.finding import Finding
 from sojourn.facts.reading import Reading
 from sojourn.facts.reasons import Reason
 from sojourn.facts.service import Service
-from sojourn.facts.situation import EnginePod
+from sojourn.facts.situation import EnginePod, Figures
 from sojourn.facts.sojourn import Sojourn
 
 
@@ -130,6 +130,7 @@ class Plan:
         live_max_batch: what running engines are to be given; None leaves them alone.
         container: name of the container whose variable holds max batch; None if not known.
         ready_replicas: replicas that serve, for the status.
+        figures: costly answers, for the next tick; None leaves the last ones.
         rollout_running: a change of max batch is being rolled out, for the status.
     """
 
@@ -146,3 +147,4 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     events: tuple[Event, ...] = ()
     rollout_running: bool = False
+    figures: Figures | None = None

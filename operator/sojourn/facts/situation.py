@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from sojourn.facts.calibration import Calibration
 from sojourn.facts.reading import Reading, Unknown
 from sojourn.facts.reasons import Reason
+from sojourn.facts.replica import OperatingPoint
 from sojourn.facts.service import Service
+from sojourn.facts.sizing import ServingConstraint, Sizing
+from sojourn.facts.sojourn import Sojourn
 
 
 def _not_observed() -> Unknown:
@@ -153,6 +156,21 @@ class ScaleEvent:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """Costly answers of an earlier tick, and what they answer.
+
+    Attributes:
+        asked: point and percentiles of ``predicted``.
+        constraint: of ``sizing``.
+    """
+
+    asked: tuple[OperatingPoint, tuple[float, ...]] | None = None
+    predicted: Sojourn | None = None
+    constraint: ServingConstraint | None = None
+    sizing: Sizing | None = None
+
+
+@dataclass(frozen=True)
 class Past:
     """What earlier ticks left behind.
 
@@ -167,6 +185,7 @@ class Past:
         replicas: what the scale asked for after the last tick, with what we wrote; None before.
         reverted_at_s: when somebody else had set back what we wrote, oldest first.
         live_batch: max batch every pod was given while it ran; None if none was.
+        figures: costly answers of the last tick.
         live_refused_at_s: when an engine last did not take one; None if all did since.
     """
 
@@ -181,6 +200,7 @@ class Past:
     reverted_at_s: tuple[float, ...] = ()
     live_batch: int | None = None
     live_refused_at_s: float | None = None
+    figures: Figures = field(default_factory=Figures)
 
 
 @dataclass(frozen=True)
@@ -191,6 +211,7 @@ class Situation:
         target: the workload; Unknown when it is missing or cannot be read.
         quota_replicas: replicas that quota and capacity allow; None when not known to bind.
         calibration: the live engine against its profile; None when it cannot be told.
+        may_solve: costly figures may be solved anew; else the last ones are shown.
     """
 
     service: Service
@@ -200,3 +221,4 @@ class Situation:
     past: Past
     quota_replicas: int | None = None
     calibration: Calibration | None = None
+    may_solve: bool = True
