@@ -27,6 +27,7 @@ from sojourn.model import mm1, objective, service_time
 from sojourn.model.choose import model_for
 from sojourn.model.domain import BoolArray, FloatArray
 from sojourn.model.sizing import candidates
+from sojourn.units import GIB
 
 LARGEST_BATCH = 256
 """Curves over batches end here, or at the declared largest batch."""
@@ -250,6 +251,8 @@ class MemoryBar:
         parts: (name, bytes), from the left; they add up to ``total_bytes``.
         total_bytes: of the card, as the engine sees it.
         requests: what the KV cache holds, as text.
+        short_bytes: missing for one request of maxLength; 0 when nothing is.
+        clipped: (part, bytes it needs) where the card ends before it does.
     """
 
     name: str
@@ -257,6 +260,13 @@ class MemoryBar:
     total_bytes: float
     requests: str
     short_bytes: float = 0.0
+    clipped: tuple[tuple[str, float], ...] = ()
+
+    def label(self, part: str, size_bytes: float) -> str:
+        """GiB of a part, and what it needs where the card ends before it does."""
+        needed = dict(self.clipped).get(part)
+        drawn = f"{size_bytes / GIB:.1f}"
+        return drawn if needed is None else f"{drawn} of {needed / GIB:.1f} needed"
 
 
 def memory_bar(serving: Serving, name: str) -> MemoryBar:
@@ -284,14 +294,16 @@ def bar_of(answer: MemoryAnswer, total_bytes: float, name: str, requests: str) -
         ("KV cache", kv),
         ("kept free", max(0.0, total_bytes - answer.budget_bytes)),
     )
-    room, parts = total_bytes, []
+    room, parts, clipped = total_bytes, [], []
     for part, size in named:
         drawn = min(size, room)
         if drawn > 0:
             parts.append((part, drawn))
+        if drawn > 0 and drawn < size * (1 - 1e-9):
+            clipped.append((part, size))
         room -= drawn
     short = max(0.0, -answer.margin_bytes)
-    return MemoryBar(name, tuple(parts), total_bytes, requests, short)
+    return MemoryBar(name, tuple(parts), total_bytes, requests, short, tuple(clipped))
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,11 @@ def _bar(axes: Axes, row: int, bar: MemoryBar, widest: float) -> None:
         axes.barh(row, width, left=left, height=0.5, color=colour, hatch=hatch, edgecolor="white")
         if width > _LEAST_LABELLED * widest:
             axes.annotate(
-                f"{width:.1f}", (left + width / 2, row), ha="center", va="center", color=ink
+                bar.label(name, size_bytes),
+                (left + width / 2, row),
+                ha="center",
+                va="center",
+                color=ink,
             )
         left += width
     verdict = f"short by {format_gib(bar.short_bytes)}" if bar.short_bytes else bar.requests

@@ -12,7 +12,7 @@ import plotext
 
 from sojourn.model import service_time
 from sojourn.plot.curves import FitPicture, LoadCurve, MemoryBar, TailCurves, TradeOff
-from sojourn.units import GIB, format_duration, format_gib, format_rate
+from sojourn.units import format_duration, format_gib, format_rate
 
 LEAST_WIDTH, MOST_WIDTH, HEIGHT = 50, 120, 22
 _COLOURS = ("blue", "orange", "green", "magenta", "cyan")
@@ -169,7 +169,8 @@ def memory(bar: MemoryBar, screen: Screen) -> str:
     lines = [f"{bar.name}: the {format_gib(bar.total_bytes)} of a GPU", f"[{cells}]"]
     for name, size in bar.parts:
         share = size / bar.total_bytes
-        lines.append(f"  {_PARTS[name]} {name:<12}{size / GIB:7.1f} GiB  {share:4.0%}")
+        held = bar.label(name, size)
+        lines.append(f"  {_PARTS[name]} {name:<12}{held:>7} GiB  {share:4.0%}")
         if name == "KV cache":
             lines.append(f"      {bar.requests}")
     if bar.short_bytes:

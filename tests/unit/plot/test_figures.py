@@ -195,6 +195,14 @@ def test_card_that_is_too_small_says_by_how_much() -> None:
     assert figures._memory_bar(title, model, gpu, ranks, length).short_bytes > 0
 
 
+def test_weights_larger_than_the_card_say_what_they_need() -> None:
+    bar = figures._memory_bar("Llama 2 70B on one L4", "Llama-2-70b", "L4", 1, 4096)
+    assert [name for name, _ in bar.parts] == ["weights"]
+    assert bar.label(*bar.parts[0]) == "22.0 of 128.5 needed"
+    drawing = terminal.memory(bar, terminal.Screen(80, colour=False))
+    assert "22.0 of 128.5 needed GiB" in drawing
+
+
 def test_surrogate_lies_above_both_real_systems() -> None:
     curve = curves.surrogacy(DynamicReplica(figures.GPT3_LAW, 8), 100.0, "GPT-3", (8, 16, 32))
     assert np.all(curve.surrogate.mean_s > curve.full.mean_s)
