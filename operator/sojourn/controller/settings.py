@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
@@ -58,6 +59,10 @@ class Prometheus(_Part):
     window: Seconds = 60.0
     latency_window: Seconds = 120.0
     matchers: list[str] = []
+    namespace_label: str = "namespace"
+    pod_label: str = "pod"
+    replica_labels: list[str] | None = None
+    min_coverage_percent: int = Field(80, ge=1, le=100)
     custom_queries: bool = True
 
     def source(self) -> PrometheusSettings:
@@ -82,13 +87,19 @@ class Prometheus(_Part):
 
     def scrape(self) -> ScrapeSettings:
         """What may be assumed about its series."""
-        return ScrapeSettings(
+        settings = ScrapeSettings(
             window_s=self.window,
             latency_window_s=self.latency_window,
             scrape_interval_s=self.scrape_interval,
+            namespace_label=self.namespace_label,
+            pod_label=self.pod_label,
             matchers=tuple(self.matchers),
+            min_coverage=self.min_coverage_percent / 100,
             custom_queries=self.custom_queries,
         )
+        if self.replica_labels is None:
+            return settings
+        return replace(settings, replica_labels=tuple(self.replica_labels))
 
 
 class LeaseOptions(_Part):
