@@ -29,10 +29,11 @@ from sojourn.facts.policy import Policy
 from sojourn.facts.reading import Known
 from sojourn.facts.situation import Observation, Situation, TargetState
 from sojourn.observe.gather import Gatherer
+from sojourn.observe.quiet_collector import collector_paused
 
 log = logging.getLogger(__name__)
 
-SOLVING_S = 1.0
+SOLVING_S = 0.75
 """CPU seconds of a tick after which costly figures wait for the next; decisions do not."""
 
 LEARN_EVERY = 20
@@ -71,6 +72,12 @@ class Corridor:
         self, entries: list[Entry], observations: Mapping[Key, Observation], now_s: float
     ) -> list[Plan]:
         """Decide on every entry from what was observed; pure but for what entries remember."""
+        with collector_paused():  # thousands of plans stay until the tick's end
+            return self._decided(entries, observations, now_s)
+
+    def _decided(
+        self, entries: list[Entry], observations: Mapping[Key, Observation], now_s: float
+    ) -> list[Plan]:
         situations = {
             e.ref.key: self._situation(e, observations.get(e.ref.key, Observation()), now_s)
             for e in entries

@@ -7,7 +7,7 @@ lambda1*, answers "how many replicas" for every rate (queueing.md, sections 7 an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from sojourn.facts.replica import Replica
@@ -23,10 +23,18 @@ LARGEST_BATCH = 4096
 
 @dataclass(frozen=True)
 class Serving:
-    """One service with the model that answers for it."""
+    """One service with the model that answers for it.
+
+    Attributes:
+        known: answers this object has given; a tick asks for the same few thousands of times.
+    """
 
     service: Service
     queue: QueueModel
+    # Not of ``init``: a copy with another service must begin with no answers.
+    known: dict[tuple[int, LatencyGoal], ReplicaRate] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def replica(self, batch: int) -> Replica:
         """The replica with max batch ``batch``, within what KV memory holds."""
@@ -59,10 +67,13 @@ class Serving:
         return self.service.declaration.gpu.data_parallel
 
     def _max_rate(self, batch: int, goal: LatencyGoal) -> ReplicaRate:
-        answer = _max_rate(self.queue, self.replica(batch), goal)
-        if self.ranks == 1:
-            return answer
-        return replace(answer, rate_per_s=answer.rate_per_s * self.ranks)
+        answer = self.known.get((batch, goal))
+        if answer is None:
+            answer = _max_rate(self.queue, self.replica(batch), goal)
+            if self.ranks > 1:
+                answer = replace(answer, rate_per_s=answer.rate_per_s * self.ranks)
+            self.known[batch, goal] = answer
+        return answer
 
     def utilisation(self, rate_per_s: float, replicas: int, batch: int) -> float:
         """Load rho of ``replicas`` at ``rate_per_s``; inf without replicas."""
@@ -114,5 +125,6 @@ def _max_rate(queue: QueueModel, replica: Replica, goal: LatencyGoal) -> Replica
     return queue.max_rate(replica, goal)
 
 
+@lru_cache(maxsize=64)
 def _load_only(utilisation: float) -> LatencyGoal:
     return LatencyGoal(max_utilisation=utilisation, max_blocking=1.0)
