@@ -220,7 +220,7 @@ async def run(
 
 
 async def measure(
-    operators: Operators, rate_per_s: float, seconds: float, *, overload: bool
+    operators: Operators, rate_per_s: float, seconds: float, *, overload: bool, repeat: int
 ) -> list[str]:
     """All runs; lines of the table."""
     plane = operators.plane
@@ -272,15 +272,23 @@ async def measure(
         bodies_of_alone = bodies(1)
         await run("", rate_per_s, 5, bodies(9), judged)  # caches, connections, code paths
         spent = Spent.now(pids)
-        bare = tell(await run("API server alone", rate_per_s, seconds, all_valid, alone))
-        ours = tell(await run("with webhook", rate_per_s, seconds, bodies(1), judged))
+        pairs = []
+        for _ in range(repeat):
+            bare = tell(await run("API server alone", rate_per_s, seconds, all_valid, alone))
+            ours = tell(await run("with webhook", rate_per_s, seconds, bodies(1), judged))
+            pairs.append((bare, ours))
         known = bodies(2, never_seen=False)
         tell(await run("with webhook, specs seen before", rate_per_s, seconds / 3, known, judged))
         tell(await run("webhook directly", rate_per_s, seconds / 3, bodies(3), doors.directly))
         if overload:
             await run_overload(tell, operator, doors, judged)
+    # On a machine that others use too, the pair they disturbed least says most.
+    bare, ours = min(pairs, key=lambda pair: pair[0].others_cpus + pair[1].others_cpus)
     gap_ms = ours.quantile_ms(0.5) - bare.quantile_ms(0.5)
-    lines.append(f"p50 above the API server alone: {gap_ms:.1f} ms")
+    lines.append(
+        f"least disturbed pair: p50 {gap_ms:.1f} ms above the API server alone, "
+        f"p99 {ours.quantile_ms(0.99):.1f} ms (alone {bare.quantile_ms(0.99):.1f} ms)"
+    )
     print(lines[-1])
     return lines
 
@@ -348,6 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--rate", type=float, default=RATE_PER_S)
     parser.add_argument("--overload", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--repeat", type=int, default=1, help="pairs of the first two runs")
     parser.add_argument("--kilobytes", type=int, default=50, help="size of an object")
     options = parser.parse_args(arguments)
     with ControlPlane() as plane, Operators(plane, direct=True) as operators:
@@ -362,7 +371,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plane.kubectl("label", "namespace", "unjudged", label, check=True)
         print(machine())
         padding.size = 1000 * options.kilobytes - 5000
-        asyncio.run(measure(operators, options.rate, options.seconds, overload=options.overload))
+        asyncio.run(
+            measure(
+                operators,
+                options.rate,
+                options.seconds,
+                overload=options.overload,
+                repeat=options.repeat,
+            )
+        )
     return 0
 
 
