@@ -6,6 +6,7 @@ Any part that ends ends the process: a restart is a known state, half an operato
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -154,6 +155,10 @@ class Operator:
             complete = await sync.sync(
                 self.kube, self.registry, self.cluster, self.settings.scope.namespaces
             )
+            if complete and not self.synced:
+                # What was loaded and listed stays: collections that walk it would stop admission.
+                gc.collect()
+                gc.freeze()
             self.synced = self.synced or complete
             if complete:
                 await self._watches_follow()
