@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 SOLVING_S = 0.75
 """CPU seconds of a tick after which costly figures wait for the next; decisions do not."""
 
+BEGINNING_S = 10.0
+"""CPU seconds of a tick after which services never solved before are held until a later one."""
+
 LEARN_EVERY = 20
 """Ticks between two calibrations: a line through hundreds of pairs moves slowly."""
 
@@ -88,8 +91,11 @@ class Corridor:
         first = int(now_s) * 997 % len(entries) if entries else 0
         for entry in (*entries[first:], *entries[:first]):
             key, situation = entry.ref.key, situations[entry.ref.key]
-            if situation is not None and time.thread_time() - begun_s > SOLVING_S:
-                situations[key] = situation = replace(situation, may_solve=False)
+            spent_s = time.thread_time() - begun_s
+            if situation is not None and spent_s > SOLVING_S:
+                begins = spent_s <= BEGINNING_S
+                situation = replace(situation, may_solve=False, may_begin=begins)
+                situations[key] = situation
             plans[key] = self._plan(entry, situation, now_s)
         cases = [(s, plans[key]) for key, s in situations.items() if s is not None]
         for key, quota in sharing.fair_quotas(cases).items():
@@ -135,10 +141,11 @@ class Corridor:
         rate = situation.signals.rate_per_s
         seen = rate.value if isinstance(rate, Known) else None
         # What was bypassed, or admitted by an older release, is still checked and reported.
-        findings = (*found, *self._checked(entry, entry.serving, owners, seen))
-        plan = planning.plan(situation, entry.serving, self.policy, findings)
+        if situation.may_begin or entry.serving.begun:
+            found = (*found, *self._checked(entry, entry.serving, owners, seen))
+        plan = planning.plan(situation, entry.serving, self.policy, found)
         reason = situation.service.declaration.bypass
-        return bypass.told(plan, reason, findings, known=_has(entry, bypass.CONDITION))
+        return bypass.told(plan, reason, found, known=_has(entry, bypass.CONDITION))
 
     def _checked(
         self, entry: Entry, serving: Serving, owners: tuple[str, ...], rate_per_s: float | None

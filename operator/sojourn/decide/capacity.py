@@ -62,6 +62,11 @@ class Serving:
         return self._max_rate(batch, goal)
 
     @property
+    def begun(self) -> bool:
+        """Lambda1* within the goal was solved at some batch: a further question is cheap."""
+        return any(goal == self.service.goal for _, goal in self.known)
+
+    @property
     def ranks(self) -> int:
         """Data-parallel ranks of one replica: each has its own queue, batch and KV pool."""
         return self.service.declaration.gpu.data_parallel

@@ -59,6 +59,13 @@ def held(situation: Situation) -> Held | None:
     return None
 
 
+def not_begun(situation: Situation, *, begun: bool) -> Held | None:
+    """A process that begins with thousands of services cannot solve all of them in one tick."""
+    if situation.may_begin or begun:
+        return None
+    return Held(Reason.NOT_SOLVED, "its queue is not solved yet: others come first, this one soon")
+
+
 def not_written(situation: Situation, target: TargetState) -> Held | None:
     """Why a decision is reported and nothing of it written: conflict or mode."""
     scaling = situation.service.declaration.scaling

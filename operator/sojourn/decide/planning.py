@@ -41,8 +41,8 @@ def plan(
         findings: of the re-check of its spec; a REJECT shows in conditions, replicas still follow
             the load, because what runs must not be hurt by what is written.
     """
+    hold = holds.held(situation) or holds.not_begun(situation, begun=serving.begun)
     serving = calibration.calibrated(serving, situation.calibration)
-    hold = holds.held(situation)
     if isinstance(situation.target, Unknown):
         return _held_plan(situation, None, hold or holds.Held(Reason.HOLD, ""), findings)
     if hold is not None:

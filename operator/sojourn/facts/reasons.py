@@ -49,6 +49,7 @@ class Reason(StrEnum):
     LOW_COVERAGE = "LowCoverage"
     DUPLICATE_SERIES = "DuplicateSeries"
     NOT_OBSERVED = "NotObserved"
+    NOT_SOLVED = "NotSolved"
     TARGET_MISSING = "TargetMissing"
     TARGET_FORBIDDEN = "TargetForbidden"
     PAUSED = "Paused"
@@ -132,6 +133,7 @@ MEANING: dict[Reason, str] = {
     Reason.LOW_COVERAGE: "Too few of the target's pods are scraped.",
     Reason.DUPLICATE_SERIES: "The same pod appears in several series.",
     Reason.NOT_OBSERVED: "The signal has not been observed yet.",
+    Reason.NOT_SOLVED: "The operator has just begun and has not solved this service yet.",
     Reason.TARGET_MISSING: "The target of scaleTargetRef does not exist.",
     Reason.TARGET_FORBIDDEN: "The operator may not read or scale the target.",
     Reason.PAUSED: "The object carries the pause annotation; nothing is written.",

@@ -212,6 +212,7 @@ class Situation:
         quota_replicas: replicas that quota and capacity allow; None when not known to bind.
         calibration: the live engine against its profile; None when it cannot be told.
         may_solve: costly figures may be solved anew; else the last ones are shown.
+        may_begin: a service that was never solved may be; else it is held until a later tick.
     """
 
     service: Service
@@ -222,3 +223,4 @@ class Situation:
     quota_replicas: int | None = None
     calibration: Calibration | None = None
     may_solve: bool = True
+    may_begin: bool = True

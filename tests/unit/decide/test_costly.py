@@ -7,6 +7,7 @@ from dataclasses import replace
 from sojourn.decide import planning
 from sojourn.facts.plan import Plan
 from sojourn.facts.policy import Policy
+from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Figures, Past
 from tests.unit.decide.builders import autoscaled, plan, situation
 
@@ -32,6 +33,16 @@ def test_without_time_to_solve_replicas_are_decided_and_figures_wait() -> None:
     solved = plan(ONE, 1600.0, 2)
     assert done.decision.after.replicas == solved.decision.after.replicas
     assert not done.write_max_batch
+
+
+def test_a_service_never_solved_is_held_when_its_turn_has_not_come() -> None:
+    fresh = replace(ONE)  # a copy knows no answers
+    state = replace(situation(ONE, 1600.0, 2), may_solve=False, may_begin=False)
+    held = planning.plan(state, fresh, Policy())
+    assert held.decision.row is Reason.HOLD
+    assert held.decision.after.replicas == 2
+    plan(fresh, 1600.0, 2)
+    assert (planning.plan(state, fresh, Policy()).decision.after.replicas or 0) > 2
 
 
 def test_a_prediction_at_the_grid_is_within_a_few_percent_of_the_rate_itself() -> None:
