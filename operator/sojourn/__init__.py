@@ -1,2 +1,1 @@
 """Sojourn: admission and autoscaling of LLM inference, from one model of queues and memory."""
-
