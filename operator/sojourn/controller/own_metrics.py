@@ -42,6 +42,14 @@ class OwnMetrics:
             ["namespace", "name"],
             registry=self.registry,
         )
+        self.blind_scale_downs = Counter(
+            "sojourn_blind_scale_downs",
+            "Scale-downs written without a known rate; always 0",
+            registry=self.registry,
+        )
+        self._add_admission_metrics()
+
+    def _add_admission_metrics(self) -> None:
         self.admissions = Counter(
             "sojourn_admissions", "Admission answers", ["answer"], registry=self.registry
         )
@@ -70,11 +78,6 @@ class OwnMetrics:
         self.probe_refused = Gauge(
             "sojourn_webhook_probe_refused",
             "1 when the API server last refused a known-bad object by our webhook, as it must",
-            registry=self.registry,
-        )
-        self.blind_scale_downs = Counter(
-            "sojourn_blind_scale_downs",
-            "Scale-downs written without a known rate; always 0",
             registry=self.registry,
         )
 
