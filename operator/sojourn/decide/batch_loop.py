@@ -1,4 +1,4 @@
-"""The loop of max batch: a rollout is a cost, so a change must earn it (decision.md 6).
+"""The loop of max batch: a rollout is a cost, so a change must earn it.
 
 Engines that take a new max batch while they run pay no rollout: there a change needs to be outside
 the tolerance, and nothing else.

@@ -1,4 +1,4 @@
-"""Learning on line (decision.md 7): the service time as the live engine shows it, bounded.
+"""Learning on line: the service time as the live engine shows it, bounded.
 
 By Little's law the requests running divided by the rate they leave at is the time each spends in
 the batch: every tick gives one pair (running a replica, seconds a request). A line through them

@@ -1,7 +1,7 @@
 """What replicas of a service can take: asked of any queueing model, in requests per second.
 
 Everything a replica does depends on lambda only through lambda / c, so one number a batch size,
-lambda1*, answers "how many replicas" for every rate (queueing.md, sections 7 and 8).
+lambda1*, answers "how many replicas" for every rate (docs/explanation/queueing.md).
 """
 
 from __future__ import annotations

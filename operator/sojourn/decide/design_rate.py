@@ -1,4 +1,4 @@
-"""The design rate: what a replica asked for now will meet when it is ready (decision.md 2).
+"""The design rate: what a replica asked for now will meet when it is ready.
 
 Three parts: the rate now, its trend over the time a new replica takes, and how bursty the
 arrivals are. The past peak is not among them: stabilisation remembers it, once.
@@ -15,7 +15,7 @@ from sojourn.units import format_rate
 
 FEWEST_FOR_TREND = 4
 FEWEST_FOR_DISPERSION = 20
-"""Windows that must be known before burstiness is believed (decision.md 2)."""
+"""Windows that must be known before burstiness is believed (docs/explanation/decision.md)."""
 
 FEWEST_ARRIVALS = 100.0
 LARGEST_GROWTH = 2.0

@@ -4,7 +4,7 @@ z is the index of dispersion of arrival counts, variance over mean, in intervals
 stream has 1. For slots (continuous batching) Hayward's approximation divides slots and load by z;
 for a batch server the percentile's excess over what an idle server gives grows z-fold.
 
-Source: queueing specification section 10, trap 6; service-time-and-load, "Arrivals"; validated on
+Source: docs/explanation/queueing.md, "Bursts"; validated on
 traces in docs/benchmarks.md, "Burstiness".
 """
 

@@ -28,7 +28,7 @@ def queue_cdf(rho: float, size: int) -> FloatArray:
     p_{i+1} a_0 = p_0 P(A > i) + sum_{j=1..i} p_j P(A > i - j + 1), A ~ Poisson(rho), p_0 = 1 - rho;
     Q[i] = sum_{j <= i+1} p_j. Once the ratio of successive p is constant the rest is geometric.
 
-    Source: queueing specification section 2; Franx, Oper. Res. Lett. 29 (2001).
+    Source: docs/explanation/queueing.md; Franx, Oper. Res. Lett. 29 (2001).
     """
     reach = 40
     arrivals = poisson.pmf(rho, reach + 2)

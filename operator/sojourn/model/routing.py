@@ -4,7 +4,7 @@ No cheap exact form exists, so a quantile is interpolated between what random sp
 what
 perfectly even arrivals would: Q = Q0 + kappa (Q_random - Q0).
 
-Source: queueing specification section 4. P99 against simulation: round robin of batches median 2 %,
+Source: docs/explanation/queueing.md P99 against simulation: round robin of batches median 2 %,
 worst 6 %; least loaded median 5 %, worst 14 %. Round robin of single requests is ``even_split``'s.
 """
 

@@ -1,6 +1,6 @@
 """An instant screen: a closed-form bound on the mean latency of dynamic batching with T_max = 0.
 
-Source: Inoue, Perform. Eval. 147 (2021); queueing specification section 6. Holds for deterministic
+Source: Inoue, Perform. Eval. 147 (2021); docs/explanation/queueing.md Holds for deterministic
 times and a max batch that does not bind; the exact mean is within 10 % of it, usually within 0.1 %.
 """
 

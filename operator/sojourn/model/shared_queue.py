@@ -4,7 +4,7 @@ Erlang C, or M/M/c/K for a finite queue, with the wait scaled by (1 + CV^2) / 2:
 1, the mean within 2 % otherwise. For batches only a simulation is honest: servers lock into
 unequal batches.
 
-Source: queueing specification section 4; Allen (1990), Kimura (1994).
+Source: docs/explanation/queueing.md; Allen (1990), Kimura (1994).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from sojourn.facts.service_time import BatchServiceTime, LinearServiceTime, Meas
 from sojourn.model import service_time, surrogate
 from sojourn.model.domain import FloatArray, counting, non_negative, positive
 
-# A load this close to 1 is 1 but for rounding (queueing specification, trap 4).
+# A load this close to 1 is 1 but for rounding (docs/explanation/queueing.md).
 STABLE_BELOW = 1 - 1e-9
 
 # A quotient this close (relative) above a whole number is that number: ceil must not add one.

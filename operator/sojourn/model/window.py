@@ -41,7 +41,7 @@ def batch_wait_s(
     Raises:
         ModelDomainError: a negative or NaN argument, a batch that is not a whole number from 1.
 
-    Source: S4 of the theory; queueing specification section 2.
+    Source: S4 of the theory; docs/explanation/queueing.md
     """
     return _broadcast(_batch_wait_s, rate_per_s, max_batch, max_wait_s)
 

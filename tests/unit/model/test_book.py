@@ -1,7 +1,7 @@
 """The book's formulas, to the printed digit: GPT-3 at 100 requests/s, the reference's exact rows.
 
-Printed values come from product.md S2-S14 and the worked example of the queueing specification,
-section 2; six-digit values from tests/data/queueing_reference.json.
+Printed values are the book's (S2-S14) and those of its worked example in
+docs/explanation/queueing.md; six-digit values come from tests/data/queueing_reference.json.
 """
 
 from __future__ import annotations

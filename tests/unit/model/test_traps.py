@@ -1,4 +1,4 @@
-"""Traps of the queueing specification (section 10) that have no test of their own elsewhere."""
+"""Traps of queueing computations that have no test of their own elsewhere."""
 
 from __future__ import annotations
 

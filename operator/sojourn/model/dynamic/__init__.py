@@ -8,5 +8,5 @@ as Triton's ``max_queue_delay_microseconds`` does.
 of the number present at dispatch, ``first_order`` means and loss, ``distribution`` the
 percentiles.
 
-Source: queueing specification section 3; Neuts (1967), Chaudhry and Templeton (1983).
+Source: docs/explanation/queueing.md; Neuts (1967), Chaudhry and Templeton (1983).
 """

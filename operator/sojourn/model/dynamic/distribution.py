@@ -1,4 +1,4 @@
-"""Waits of every request of a cycle, case by case (queueing specification section 3.3)."""
+"""Waits of every request of a cycle, case by case (docs/explanation/queueing.md)."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_a_budget_below_the_prompt_lowers_the_capacity() -> None:
 
 
 def test_the_kv_pool_bounds_the_batch_with_a_margin() -> None:
-    """n m + sqrt(n) sd <= tokens for the largest n (queueing specification, section 5)."""
+    """n m + sqrt(n) sd <= tokens for the largest n (docs/explanation/queueing.md, section 5)."""
     one = machine(replica(kv_tokens=20_000.0))
     scv = 1 - 1 / 256
     resident = 512 + 256 * (1 + scv) / 2
