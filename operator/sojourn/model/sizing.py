@@ -342,12 +342,11 @@ def _refined_at_best(
 
 
 def _answer(model: QueueModel, constraint: ServingConstraint, batch: int) -> ReplicaRate:
-    return max_rate(model, replace(constraint.replica, max_batch=batch), constraint.goal)
+    return _max_rate(model, replace(constraint.replica, max_batch=batch), constraint.goal)
 
 
 @lru_cache(maxsize=8 * _CACHED)
-def max_rate(model: QueueModel, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
-    """The model's lambda1*, solved once for all who ask: no tick changes it."""
+def _max_rate(model: QueueModel, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
     return model.max_rate(replica, goal)
 
 
