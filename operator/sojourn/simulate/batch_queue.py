@@ -45,7 +45,7 @@ class Served:
     busy_s: float
 
 
-class _Noise:
+class Noise:
     """Factors with mean 1 on the batch times, drawn in blocks."""
 
     def __init__(self, scv: float, rng: np.random.Generator) -> None:
@@ -82,7 +82,7 @@ def serve(
     places = count if replica.queue_capacity is None else replica.queue_capacity
     most = max(1, min(replica.max_batch, places))
     means = [0.0, *(mean_batch_s(replica.service, size) for size in range(1, most + 1))]
-    noise = _Noise(replica.service.scv, rng)
+    noise = Noise(replica.service.scv, rng)
     free = [0.0] * servers
     queue: list[int] = []
     head = following = 0

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from sojourn.errors import ModelDomainError
 from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint, Routing
-from sojourn.simulate import batch_queue
-from sojourn.simulate.batch_core import BatchCore
+from sojourn.simulate import batch_queue, least_loaded
 from sojourn.simulate.estimate import LatencyEstimate, estimate
 from sojourn.simulate.job import Core, Job, Request
 from sojourn.simulate.lengths import draw
@@ -82,14 +81,11 @@ def dynamic(point: OperatingPoint, run: Run, rng: np.random.Generator) -> QueueE
         raise ModelDomainError("replica", type(replica).__name__, "a DynamicReplica")
     arrivals_s = _arrivals(point, run, rng)
     if point.routing is Routing.LEAST_LOADED and point.replicas > 1:
-        cores = [BatchCore(replica, rng) for _ in range(point.replicas)]
-        jobs, _ = _least_loaded(cores, arrivals_s, [Request()] * arrivals_s.size, run, rng)
-        arrived, started, ended = _times(jobs, "arrived_at_s", "started_at_s", "finished_at_s")
-        order = np.argsort(arrived)
-        batches = np.unique(started).size
-        return _dynamic_estimate(
-            (arrived[order], started[order], ended[order]), arrivals_s.size, batches, run
-        )
+        served = least_loaded.serve(replica, arrivals_s, rng, point.replicas, run.progress)
+        arrived = arrivals_s[served.index]
+        order = np.argsort(arrived, kind="stable")
+        times = (arrived[order], served.start_s[order], served.end_s[order])
+        return _dynamic_estimate(times, arrivals_s.size, served.batch_sizes.size, run)
     parts = _parts(point, arrivals_s, rng)
     servers = 1
     if point.routing is Routing.SHARED_QUEUE:
