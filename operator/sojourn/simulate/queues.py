@@ -1,7 +1,7 @@
 """Long seeded runs of the queues the model answers for: its independent check.
 
 ``dynamic`` plays batches that start and end together, ``continuous`` engines whose batch changes at
-every step; both for Random, RoundRobin, LeastLoaded and, where it has a meaning, SharedQueue.
+every step; both for Random, RoundRobin, LeastLoaded and SharedQueue.
 Arrivals are Poisson unless given. The first tenth of a run is thrown away.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sojourn.errors import ModelDomainError
 from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint, Routing
-from sojourn.simulate import batch_queue, least_loaded
+from sojourn.simulate import batch_queue, least_loaded, step_queue
 from sojourn.simulate.estimate import LatencyEstimate, estimate
 from sojourn.simulate.job import Core, Job, Request
 from sojourn.simulate.lengths import draw
@@ -113,19 +113,20 @@ def continuous(
     """Play engines whose batch takes requests in and lets them go at every step.
 
     Raises:
-        ModelDomainError: the replica is of another kind, or the queue shared.
+        ModelDomainError: the replica is of another kind.
     """
     replica = point.replica
     if not isinstance(replica, ContinuousReplica):
         raise ModelDomainError("replica", type(replica).__name__, "a ContinuousReplica")
-    if point.routing is Routing.SHARED_QUEUE:
-        raise ModelDomainError("routing", point.routing, "Random, RoundRobin or LeastLoaded")
     arrivals_s = _arrivals(point, run, rng)
     prompt = round(replica.prompt_tokens)
     outputs = draw(replica.output, arrivals_s.size, rng).tolist()
     requests = [Request(prompt, output) for output in outputs]
     cores = [StepCore(replica, exclusive_prompts=exclusive_prompts) for _ in range(point.replicas)]
-    if point.routing is Routing.LEAST_LOADED and point.replicas > 1:
+    if point.routing is Routing.SHARED_QUEUE:
+        queue = step_queue.SharedQueue(cores, replica.queue_capacity)
+        jobs, lost = queue.play(arrivals_s, requests, rng.random(arrivals_s.size), run.progress)
+    elif point.routing is Routing.LEAST_LOADED and point.replicas > 1:
         jobs, lost = _least_loaded(cores, arrivals_s, requests, run, rng)
     else:
         jobs, lost = _assigned(cores, _parts(point, arrivals_s, rng), arrivals_s, requests, run)

@@ -72,6 +72,18 @@ class StepCore:
         return len(self._waiting)
 
     @property
+    def open_places(self) -> int:
+        """Places of the next step that nobody inside keeps or waits for."""
+        leaving = 0
+        if self._stretch is not None:
+            last = self._step + self._stretch.steps
+            leaving = sum(due <= last for due, _, _ in self._decoding)
+            leaving += sum(
+                job.made + 1 >= job.request.output_tokens for job in self._stretch.prefilled
+            )
+        return self._replica.max_batch - (self.running - leaving) - self.waiting
+
+    @property
     def resident_tokens(self) -> int:
         """KV tokens in use."""
         return self._resident

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ciw
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from sojourn.simulate.batch_core import BatchCore
 from sojourn.simulate.estimate import Estimate, estimate
 from sojourn.simulate.job import Request
 from sojourn.simulate.queues import Run
+from sojourn.simulate.step_core import StepCore
+from sojourn.simulate.step_queue import SharedQueue
 
 
 def single(
@@ -109,6 +113,40 @@ def test_one_output_token_is_dynamic_batching() -> None:
     steps = queues.continuous(OperatingPoint(prompts, 150.0), run, rng)
     batches = queues.dynamic(OperatingPoint(GPT3, 150.0), run, rng)
     assert steps.latency.mean.value == pytest.approx(batches.latency.mean.value, rel=1e-9)
+
+
+def test_one_engine_behind_a_shared_queue_is_the_engine_with_its_own() -> None:
+    shared, alone = (
+        queues.continuous(
+            OperatingPoint(LLM, 15.0, 1, routing), Run(6_000), np.random.default_rng(11)
+        )
+        for routing in (Routing.SHARED_QUEUE, Routing.RANDOM)
+    )
+    assert shared.latency.mean.value == pytest.approx(alone.latency.mean.value, rel=1e-9)
+
+
+def test_a_shared_queue_of_engines_loses_what_finds_its_places_taken() -> None:
+    """Far above capacity all but capacity / rate is lost."""
+    bounded = OperatingPoint(replace(LLM, queue_capacity=10), 62.4, 2, Routing.SHARED_QUEUE)
+    seen = queues.continuous(bounded, Run(6_000), np.random.default_rng(15))
+    assert seen.blocking == pytest.approx(0.5, abs=0.02)
+
+
+def test_engines_behind_one_queue_start_requests_in_order_and_sooner_than_random() -> None:
+    point = OperatingPoint(LLM, 42.0, 3, Routing.SHARED_QUEUE)
+    arrivals_s = queues.poisson(point, 6_000, np.random.default_rng(12))
+    cores = [StepCore(LLM) for _ in range(3)]
+    requests = [Request(256, 64)] * arrivals_s.size
+    ties = np.random.default_rng(13).random(arrivals_s.size)
+    jobs, lost = SharedQueue(cores, None).play(arrivals_s, requests, ties)
+    assert lost == 0 and len(jobs) == arrivals_s.size
+    assert [job.arrived_at_s for job in jobs] == arrivals_s.tolist()
+    run = Run(arrivals_s=arrivals_s)
+    shared, random = (
+        queues.continuous(replace(point, routing=routing), run, np.random.default_rng(14))
+        for routing in (Routing.SHARED_QUEUE, Routing.RANDOM)
+    )
+    assert 2 * shared.queue_s.mean.value < random.queue_s.mean.value
 
 
 def test_the_mean_step_of_a_lone_request_is_seen() -> None:
