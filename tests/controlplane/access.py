@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import urllib.request
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,20 @@ class Access:
         """Kubeconfig of any user in any groups; it may do what RBAC grants them, no more."""
         return self.layout.kubeconfig(user, groups)
 
-    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+    def service_account_kubeconfig(self, namespace: str, name: str, url: str = "") -> Path:
         """Kubeconfig with a token (1 h) of an existing service account.
+
+        Args:
+            url: where the API is reached, for one that is reached through a proxy.
 
         Raises:
             KubectlFailed: no such service account.
         """
         token = self.kubectl("create", "token", name, "-n", namespace, "--duration=1h", check=True)
         path = self.layout.kubeconfigs / f"service-account-{namespace}-{name}.json"
-        return kubeconfig.with_token(path, self.layout.cluster, token.stdout.strip())
+        cluster = self.layout.cluster
+        cluster = replace(cluster, url=url or cluster.url)
+        return kubeconfig.with_token(path, cluster, token.stdout.strip())
 
     def kubectl(
         self,

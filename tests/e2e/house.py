@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.proxy import Proxy
 from tests.e2e.demo import theatre
 from tests.e2e.demo.client import Client
 from tests.e2e.demo.fleet import Fleet
@@ -20,12 +21,18 @@ SEED = 7
 
 @dataclass(frozen=True)
 class House:
-    """A plane with Sojourn, and engines in its pods."""
+    """A plane with Sojourn, and engines in its pods.
+
+    Attributes:
+        api, prometheus: what the operator reaches the API server and Prometheus through.
+    """
 
     plane: ControlPlane
     client: Client
     fleet: Fleet
     installation: Installation
+    api: Proxy
+    prometheus: Proxy
 
     @property
     def tick_s(self) -> float:

@@ -57,11 +57,21 @@ class Installation:
     Args:
         plane: a running control plane with a Prometheus.
         pace: written into the operator's settings.
+        api_url, prometheus_url: where the operator reaches them; empty means directly.
     """
 
-    def __init__(self, plane: Access, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        plane: Access,
+        pace: Pace | None = None,
+        *,
+        api_url: str = "",
+        prometheus_url: str = "",
+    ) -> None:
         self.plane = plane
         self.pace = pace or Pace()
+        self._api_url = api_url
+        self._prometheus_url = prometheus_url or plane.prometheus_url
         webhook, health, metrics = free_ports(3)
         self._ports = {"webhook": webhook, "health": health, "metrics": metrics}
         self.log = plane.folder / "logs" / "sojourn.log"
@@ -162,7 +172,7 @@ class Installation:
     def _new_process(self, pod: str) -> ManagedProcess:
         """A process of another name each time, as a pod that replaces a dead one has."""
         folder = self.plane.folder
-        config = self.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        config = self.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT, self._api_url)
         settings = folder / "sojourn-settings.yaml"
         settings.write_text(yaml.safe_dump(self._settings()))
         program = Path(sys.executable).parent / "sojourn"
@@ -175,7 +185,7 @@ class Installation:
         shipped: dict[str, Any] = yaml.safe_load((BASE / "settings.yaml").read_text())
         pace = self.pace
         shipped["prometheus"] |= {
-            "url": self.plane.prometheus_url,
+            "url": self._prometheus_url,
             "scrapeInterval": f"{pace.scrape_s:g}s",
             "window": f"{pace.window_s:g}s",
             "latencyWindow": f"{pace.latency_window_s:g}s",
