@@ -19,11 +19,12 @@ from hypothesis.stateful import (
 )
 
 from sojourn.decide import planning
-from sojourn.decide.behaviour import rules_down
+from sojourn.decide.behaviour import rules_down, rules_up
 from sojourn.decide.capacity import Serving
 from sojourn.facts.declaration import Behaviour, ScalingPolicy, ScalingRules
 from sojourn.facts.plan import Plan
 from sojourn.facts.reading import Known
+from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Situation, TargetState
 from tests.unit.decide.builders import autoscaled
 from tests.unit.decide.world import BLIND, World
@@ -32,22 +33,37 @@ RATES = st.sampled_from([0, 5, 40, 90, 120, 200, 333, 480, 900, 1600, 4000])
 """A few rates, far apart and near: the model's answers are then computed once."""
 
 
+DRAINS_S = st.sampled_from([0.0, 90.0])
+
+PACE = ScalingPolicy("Pods", 4, 60.0)
+"""Of services that scale up at a pace; the others take every step at once."""
+
+
 @cache
-def book(lowest: int, highest: int) -> Serving:
+def book(lowest: int, highest: int, *, paced: bool = False) -> Serving:
     """Capacity of a replica at max batch 8: 148/s; a short window, so that fewer are often due."""
     down = ScalingRules(45.0, (ScalingPolicy("Percent", 100, 15.0),))
-    scaling = {"min_replicas": lowest, "max_replicas": highest, "behaviour": Behaviour(down=down)}
-    return autoscaled(scaling=scaling)
+    up = ScalingRules(0.0, (PACE,)) if paced else None
+    behaviour = Behaviour(up=up, down=down)
+    return autoscaled(
+        scaling={"min_replicas": lowest, "max_replicas": highest, "behaviour": behaviour}
+    )
 
 
 class Histories(RuleBasedStateMachine):
-    """Load, gaps, restarts, stuck pods, quotas, new specs and foreign writes, in any order."""
+    """Load, gaps, restarts, pods that wait, crash and drain, quotas, new specs, foreign writes.
 
-    @initialize(replicas=st.integers(1, 12))
-    def begin(self, replicas: int) -> None:
-        self.world = World(book(1, 20), replicas)
-        self.blind_since_s: float | None = self.world.now_s
+    Attributes:
+        asked: (seconds, replicas) of every answer of the table this process has given.
+        changes: (seconds, change in replicas) of every write of this process.
+    """
+
+    @initialize(replicas=st.integers(1, 12), drain_s=DRAINS_S)
+    def begin(self, replicas: int, drain_s: float) -> None:
+        self.world = World(book(1, 20), replicas, drain_s=drain_s)
         self.last: tuple[Situation, Plan] | None = None
+        self.asked: list[tuple[float, int]] = []
+        self.changes: list[tuple[float, int]] = []
 
     @rule(rate=RATES, lower_bound=st.booleans())
     def load(self, rate: int, lower_bound: bool) -> None:
@@ -60,22 +76,65 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.world.restart()
+        self.asked, self.changes = [], []
 
     @rule(stuck=st.booleans())
     def stick(self, stuck: bool) -> None:
-        self.world.stuck = stuck
+        self.world.hold_back(stuck)
+
+    @rule(pods=st.integers(1, 20))
+    def crash(self, pods: int) -> None:
+        self.world.crash(pods)
+
+    @rule(cold_start_s=st.sampled_from([0.0, 60.0, 300.0]), drain_s=DRAINS_S)
+    def pod_times(self, cold_start_s: float, drain_s: float) -> None:
+        self.world.cold_start_s, self.world.drain_s = cold_start_s, drain_s
 
     @rule(quota=st.one_of(st.none(), st.integers(0, 12)))
     def limit(self, quota: int | None) -> None:
         self.world.quota = quota
 
-    @rule(lowest=st.integers(1, 6), more=st.integers(0, 15))
-    def respecify(self, lowest: int, more: int) -> None:
-        self.world.serving = book(lowest, lowest + more)
+    @rule(lowest=st.integers(0, 6), more=st.integers(1, 15), paced=st.booleans())
+    def respecify(self, lowest: int, more: int, paced: bool) -> None:
+        self.world.serving = book(lowest, lowest + more, paced=paced)
 
     @rule(replicas=st.integers(0, 25))
     def foreign_write(self, replicas: int) -> None:
         self.world.set_replicas(replicas)
+
+    @rule(rate=RATES)
+    def quiet_then_gap(self, rate: int) -> None:
+        """Little load, too short for a scale-down, and then none is known."""
+        self.load(rate, lower_bound=False)
+        self.time(2)
+        self.gap()
+
+    @rule(lowest=st.integers(1, 6))
+    def floor_raised_unseen(self, lowest: int) -> None:
+        self.gap()
+        self.respecify(lowest, 10, paced=False)
+        self.time(1)
+
+    @rule(rates=st.lists(RATES, min_size=2, max_size=4), ticks=st.integers(3, 6))
+    def treads(self, rates: list[int], ticks: int) -> None:
+        for rate in rates:
+            self.load(rate, lower_bound=False)
+            self.time(ticks)
+
+    @rule(rate=RATES, highest=st.integers(1, 5))
+    def wake(self, rate: int, highest: int) -> None:
+        """A service asleep, and then load."""
+        self.world.serving = book(0, highest)
+        self.world.set_replicas(0)
+        self.load(rate, lower_bound=False)
+        self.time(1)
+
+    @rule(rate=RATES)
+    def crowd(self, rate: int) -> None:
+        """A load that a service which scales at a pace follows in several steps."""
+        self.respecify(1, 15, paced=True)
+        self.load(rate, lower_bound=False)
+        self.time(3)
 
     @rule(ticks=st.integers(1, 12))
     def time(self, ticks: int) -> None:
@@ -83,8 +142,12 @@ class Histories(RuleBasedStateMachine):
             before = self.world.situation
             done = self.world.tick()
             self.last = (before, done)
+            if done.decision.row is not Reason.HOLD:
+                self.asked.append((before.now_s, done.decision.raw.replicas or 0))
             self._written_within_bounds(before, done)
             self._never_fewer_without_evidence(before, done)
+            self._never_below_what_the_window_needed(before, done)
+            self._at_the_pace_of_the_policies(before, done)
             self._held_at_or_above_the_floor(before, done)
 
     @precondition(lambda self: self.last is not None)
@@ -106,9 +169,12 @@ class Histories(RuleBasedStateMachine):
         assert self.last is not None
         state, done = self.last
         assert isinstance(state.target, TargetState)
-        if state.target.ready_replicas > 1:
-            fewer = replace(state.target, ready_replicas=1, pods_pending=state.target.spec_replicas)
-            assert _after(self._plan(replace(state, target=fewer))) == _after(done)
+        asked_for = state.target.spec_replicas
+        for ready in {1, asked_for} if state.target.ready_replicas else ():
+            pods = replace(state.target, ready_replicas=ready, pods_pending=asked_for - ready)
+            other = self._plan(replace(state, target=pods))
+            assert other.decision.raw == done.decision.raw
+            assert _after(other) == _after(done)
 
     @precondition(lambda self: self.last is not None)
     @invariant()
@@ -127,29 +193,60 @@ class Histories(RuleBasedStateMachine):
         return planning.plan(state, serving, self.world.policy)
 
     def _written_within_bounds(self, state: Situation, done: Plan) -> None:
-        """I1."""
-        scaling = state.service.declaration.scaling
+        """I1; and a service on its way up from zero does not go back before it was ready."""
+        scaling, target = state.service.declaration.scaling, state.target
+        assert isinstance(target, TargetState)
         if done.write_replicas:
             assert scaling.min_replicas <= _after(done) <= scaling.max_replicas
+            assert _after(done) > 0 or target.ready_replicas > 0
 
     def _never_fewer_without_evidence(self, state: Situation, done: Plan) -> None:
         """I2."""
+        if not _fewer_by_load(state, done):
+            return
         rate, target = state.signals.rate_per_s, state.target
         assert isinstance(target, TargetState)
-        if not done.write_replicas or _after(done) >= target.spec_replicas:
-            return
         assert isinstance(rate, Known)
-        over = target.spec_replicas > state.service.declaration.scaling.max_replicas
-        assert over or not rate.lower_bound
+        assert not rate.lower_bound
+        assert not target.pods_terminating
         window_s = rules_down(state.service.declaration.scaling.behaviour).stabilization_s
-        assert over or state.now_s - state.past.since_s >= window_s
+        assert state.now_s - state.past.since_s >= window_s
         youngest = target.youngest_ready_at_s
-        assert over or youngest is None or state.now_s - youngest >= self.world.policy.rate_window_s
+        assert youngest is None or state.now_s - youngest >= self.world.policy.rate_window_s
+
+    def _never_below_what_the_window_needed(self, state: Situation, done: Plan) -> None:
+        """I2 over time: every answer of the stabilisation window allows what is written."""
+        if not _fewer_by_load(state, done):
+            return
+        scaling = state.service.declaration.scaling
+        begins_s = state.now_s - rules_down(scaling.behaviour).stabilization_s
+        needed = max(replicas for at_s, replicas in self.asked if at_s > begins_s)
+        assert _after(done) >= min(needed, scaling.max_replicas)
+
+    def _at_the_pace_of_the_policies(self, state: Situation, done: Plan) -> None:
+        """I5: what is under way counts; no period sees more pods added than its policy allows."""
+        scaling, target = state.service.declaration.scaling, state.target
+        assert isinstance(target, TargetState)
+        if not done.write_replicas:
+            return
+        self.changes.append((state.now_s, _after(done) - target.spec_replicas))
+        rises = _after(done) > max(target.spec_replicas, scaling.min_replicas)
+        if rises and rules_up(scaling.behaviour).policies == (PACE,):
+            begins_s = state.now_s - PACE.period_s
+            assert sum(n for at_s, n in self.changes if at_s > begins_s) <= PACE.value
 
     def _held_at_or_above_the_floor(self, state: Situation, done: Plan) -> None:
         """I1: the floor holds with every metric unknown."""
         del done
         assert self.world.replicas >= state.service.declaration.scaling.min_replicas
+
+
+def _fewer_by_load(state: Situation, done: Plan) -> bool:
+    """Fewer are written, and not because there were more than ``maxReplicas``."""
+    target = state.target
+    assert isinstance(target, TargetState)
+    over = target.spec_replicas > state.service.declaration.scaling.max_replicas
+    return done.write_replicas and _after(done) < target.spec_replicas and not over
 
 
 TestHistories = Histories.TestCase

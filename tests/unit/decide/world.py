@@ -34,6 +34,7 @@ class World:
         cold_start_s: from the write to a pod that serves.
         quota: replicas that quota allows; None when none binds.
         stuck: new pods stay pending.
+        drain_s: how long a pod that served goes on finishing after it was taken away.
         target: what else the cluster shows of the target.
         writes: every write of the scale: (seconds, before, after).
     """
@@ -44,11 +45,13 @@ class World:
     cold_start_s: float = 60.0
     quota: int | None = None
     stuck: bool = False
+    drain_s: float = 0.0
     target: dict[str, Any] = field(default_factory=dict)
     now_s: float = START_S
     policy: Policy = field(default_factory=Policy)
     writes: list[tuple[float, int, int]] = field(default_factory=list)
     ready_at_s: list[float] = field(default_factory=list)
+    gone_at_s: list[float] = field(default_factory=list)
     past: Past = field(default_factory=lambda: Past(since_s=START_S))
 
     def __post_init__(self) -> None:
@@ -61,9 +64,27 @@ class World:
     def set_replicas(self, replicas: int) -> None:
         """The scale asks for so many from now on; the oldest pods stay."""
         self.replicas = replicas
-        new_s = float("inf") if self.stuck else self.now_s + self.cold_start_s
-        missing = replicas - len(self.ready_at_s)
-        self.ready_at_s = [*sorted(self.ready_at_s)[:replicas], *[new_s] * max(0, missing)]
+        oldest = sorted(self.ready_at_s)
+        served = sum(at_s <= self.now_s for at_s in oldest[replicas:])
+        self.gone_at_s += [self.now_s + self.drain_s] * served
+        missing = replicas - len(oldest)
+        self.ready_at_s = [*oldest[:replicas], *[self._new_s] * max(0, missing)]
+
+    def hold_back(self, stuck: bool) -> None:
+        """New pods stay pending from now on; or those that do start now."""
+        self.stuck = stuck
+        if not stuck:
+            self.ready_at_s = [min(at_s, self._new_s) for at_s in self.ready_at_s]
+
+    def crash(self, pods: int) -> None:
+        """So many pods, the oldest first, start anew: the scale asks for as many as before."""
+        oldest = sorted(self.ready_at_s)
+        self.ready_at_s = [*oldest[pods:], *[self._new_s] * len(oldest[:pods])]
+
+    @property
+    def _new_s(self) -> float:
+        """When a pod that starts now will serve."""
+        return float("inf") if self.stuck else self.now_s + self.cold_start_s
 
     def restart(self) -> None:
         """The operator begins anew and remembers nothing."""
@@ -81,6 +102,7 @@ class World:
             batch_referenced=True,
             container="engine",
             youngest_ready_at_s=max(serving, default=None),
+            pods_terminating=sum(at_s > self.now_s for at_s in self.gone_at_s),
         )
         return Situation(
             service=self.serving.service,
