@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from sojourn.cli.validate_read import Document
     from sojourn.controller.guard_review import Guard
     from sojourn.controller.review import Review, Reviewer
+
+
+GROUPS = ("apps", "leaderworkerset.x-k8s.io", "ray.io")
+"""API groups of the workloads whose engines are judged."""
 
 
 class Output(StrEnum):
@@ -69,8 +73,9 @@ class Judged:
 def validate(options: ValidateOptions) -> None:
     """What the cluster would say of these manifests: the same checks, the same numbers, offline.
 
-    Objects of other kinds are passed over; a Deployment that an InferenceService scales, or that is
-    labelled for the guard, has the arguments of its engine judged.
+    Objects of other kinds are passed over; a Deployment, StatefulSet, LeaderWorkerSet, RayCluster
+    or RayService that an InferenceService scales, or that is labelled for the guard, has the
+    arguments of its engine judged, with the ConfigMaps among the files.
 
     Exit code 1: at least one object would be denied.
     """
@@ -104,14 +109,10 @@ def judge(found: Iterable[Document]) -> list[Judged]:
             registry.put(one.body, 0.0)
     reviewer = Reviewer(registry, names.gpus(), registry.sharing_target, lambda _: None)
     guard = Guard(registry, names.gpus())
-    configs = {
-        (one.namespace, one.name): one.body.get("data") or {}
-        for one in documents
-        if one.kind == "ConfigMap"
-    }
+    maps = _config_maps(documents)
     judged: list[Judged] = []
     for one in documents:
-        review = _reviewed(one, reviewer, guard, configs)
+        review = _reviewed(one, reviewer, guard, maps.get(one.namespace, {}))
         if review is not None:
             judged.append(Judged(one, review))
     return judged
@@ -121,39 +122,35 @@ def _reviewed(
     document: Document,
     reviewer: Reviewer,
     guard: Guard,
-    configs: Mapping[tuple[str, str], Mapping[str, Any]],
+    config_maps: Mapping[str, Mapping[str, str]],
 ) -> Review | None:
     from sojourn import api  # noqa: PLC0415
     from sojourn.cli.validate_read import metadata_of  # noqa: PLC0415
     from sojourn.controller import guard_review  # noqa: PLC0415
     from sojourn.controller import review as reviews  # noqa: PLC0415
+    from sojourn.decide import guard_workload  # noqa: PLC0415
 
     body = document.body
     if document.group == api.GROUP and document.kind == api.SERVING_PROFILE.kind:
         return reviews.review_profile(body, None)
     if document.group == api.GROUP and document.kind == api.INFERENCE_SERVICE.kind:
         return reviewer.review(body, None)
-    if document.group == "apps" and document.kind == guard_review.KIND:
+    if document.group in GROUPS and document.kind in guard_workload.TEMPLATES:
         scaled = guard.registry.scaling(document.kind, document.namespace, document.name)
         labels = metadata_of(body).get("labels") or {}
         if scaled is not None or labels.get(guard_review.LABEL) == "enabled":
             try:
-                return guard.review(body, None, _config_of(document, configs))
+                return guard.review(body, None, config_maps)
             except (AttributeError, TypeError, ValueError):
-                return None  # No Deployment at all: the API server would refuse it before.
+                return None  # No workload at all: the API server would refuse it before.
     return None
 
 
-def _config_of(
-    document: Document, configs: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> dict[str, str]:
-    """Values of the ConfigMaps that the workload's containers take their environment from."""
-    values: dict[str, str] = {}
-    pod = ((document.body.get("spec") or {}).get("template") or {}).get("spec") or {}
-    for container in pod.get("containers") or []:
-        for source in container.get("envFrom") or []:
-            name = (source.get("configMapRef") or {}).get("name")
-            prefix = str(source.get("prefix") or "")
-            held = configs.get((document.namespace, str(name)), {})
-            values |= {f"{prefix}{key}": str(value) for key, value in held.items()}
-    return values
+def _config_maps(documents: Iterable[Document]) -> dict[str, dict[str, Mapping[str, str]]]:
+    """Data of the ConfigMaps among the files, by namespace and name."""
+    found: dict[str, dict[str, Mapping[str, str]]] = {}
+    for one in documents:
+        data = one.body.get("data")
+        if one.kind == "ConfigMap" and not one.group and isinstance(data, Mapping):
+            found.setdefault(one.namespace, {})[one.name] = data
+    return found

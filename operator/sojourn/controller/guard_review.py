@@ -13,8 +13,9 @@ from sojourn import api
 from sojourn.controller import review
 from sojourn.controller.registry import Registry
 from sojourn.controller.review import Review
-from sojourn.decide import guard, ratchet
+from sojourn.decide import guard, guard_workload, ratchet
 from sojourn.decide.capacity import Serving
+from sojourn.decide.guard_workload import Workload
 from sojourn.decide.proposal import Proposal
 from sojourn.errors import SojournError
 from sojourn.facts.declaration import Declaration, ObjectRef
@@ -37,47 +38,53 @@ class Guard:
         self,
         body: Mapping[str, Any],
         old: Mapping[str, Any] | None,
-        config: Mapping[str, str] | None = None,
+        config_maps: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Review:
-        """The answer to a CREATE (``old`` is None) or an UPDATE of a Deployment.
+        """The answer to a CREATE (``old`` is None) or an UPDATE of a workload.
 
         Args:
-            config: values of the engine container's ``envFrom``, when they are known.
+            config_maps: data of the namespace's ConfigMaps by name. The operator has none: it
+                reads no ConfigMaps, and what they set is not judged.
         """
         metadata = body.get("metadata") or {}
         if metadata.get("deletionTimestamp"):
             return Review()
-        if old is not None and _template(old) == _template(body):
+        if old is not None and _templates(old) == _templates(body):
             return Review()  # replicas, labels or status
-        findings = self.findings(body, config)
+        findings = self.findings(body, config_maps)
         if old is not None:
-            findings = ratchet.ratcheted(findings, self.findings(old, config), None, None)
+            findings = ratchet.ratcheted(findings, self.findings(old, config_maps), None, None)
         bypass = (metadata.get("annotations") or {}).get(api.BYPASS_ANNOTATION)
         return review.answer(findings, str(bypass) if bypass else None)
 
     def findings(
-        self, body: Mapping[str, Any], config: Mapping[str, str] | None = None
+        self,
+        body: Mapping[str, Any],
+        config_maps: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Finding, ...]:
         """What would keep the engine of a workload from starting.
 
         Args:
-            config: as for ``review``.
+            config_maps: as for ``review``.
         """
-        workload = guard.workload_of(body, config)
+        missing = "the operator does not read" if config_maps is None else "is not among the files"
+        workload = guard_workload.workload_of(body, config_maps, missing)
         if workload is None:
             return ()
         metadata = body.get("metadata") or {}
         ref = ObjectRef(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-        declared = self.registry.scaling(KIND, ref.namespace, ref.name)
+        kind = str(body.get("kind") or KIND)
+        declared = self.registry.scaling(kind, ref.namespace, ref.name)
         declaration = declared or guard.undeclared(workload, ref)
-        if declaration is None:
-            return ()
+        found = guard.unreadable(workload)
+        if declaration is None or not guard.judgeable(workload):
+            return found
         try:
-            return self._judged(guard.as_run(declaration, workload), workload)
+            return (*self._judged(guard.as_run(declaration, workload), workload), *found)
         except SojournError:
-            return ()
+            return found
 
-    def _judged(self, declaration: Declaration, workload: guard.Workload) -> tuple[Finding, ...]:
+    def _judged(self, declaration: Declaration, workload: Workload) -> tuple[Finding, ...]:
         service = self.registry.resolve(declaration).service
         if service is None:
             return ()
@@ -85,5 +92,14 @@ class Guard:
         return guard.findings(workload, proposal)
 
 
-def _template(body: Mapping[str, Any]) -> object:
-    return (body.get("spec") or {}).get("template")
+def _templates(body: Mapping[str, Any]) -> list[object]:
+    """The pod templates of a workload; all of its spec for a kind that has them elsewhere."""
+    kind = str(body.get("kind") or KIND)
+    paths = guard_workload.TEMPLATES.get(kind, (("spec",),))
+    found: list[object] = []
+    for path in paths:
+        node: object = body
+        for name in path:
+            node = node.get(name) if isinstance(node, Mapping) else None
+        found.append(node)
+    return found

@@ -2,20 +2,18 @@
 
 The declaration of the InferenceService is taken, what the command line says put over it, and the
 memory checks of admission asked. Without an InferenceService the command line must name the model
-and the node selector the card; what is not known is not judged.
+and the node selector the card; what is not known is not judged, and said to be so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from sojourn import engines
 from sojourn.decide.admission import MEMORY, gathered
+from sojourn.decide.guard_workload import Workload
 from sojourn.decide.proposal import Proposal
-from sojourn.engines import Flags, FlagSource
-from sojourn.engines.command import argv_of
+from sojourn.engines import Flags, FlagSource, FlagValue
 from sojourn.facts.declaration import (
     Declaration,
     DeclaredGpu,
@@ -26,61 +24,25 @@ from sojourn.facts.declaration import (
 )
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
-from sojourn.units import parse_quantity
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi")
-PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
-_MODEL_FLAGS = ("--model", "--model-path", "--model-id", "--model-name")
+SHORTEST_TOKENS = 16
+"""One block of KV cache: only the weights are judged of a length that is not known, or that the
+engine shortens until it fits."""
 
+_PARALLEL = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+_COUNTS = (*_PARALLEL, "max_batch", "max_length", "batched_tokens", "kv_cache_bytes")
+_DECIDING = (*_PARALLEL, "memory_utilisation", "kv_precision", "quantisation", "weights_type")
+"""Roles without which memory cannot be judged."""
 
-@dataclass(frozen=True)
-class Workload:
-    """One container that runs an engine, as its pod template has it.
-
-    Attributes:
-        container: its name.
-        flags: what its command line, environment and image say.
-        engine: name of the engine.
-        model: the model its command line names; empty when it names none.
-        gpus: devices it asks for; None when it names none.
-        product: card its pods are bound to; empty when they are not.
-    """
-
-    container: str
-    flags: Flags
-    engine: str
-    model: str
-    gpus: int | None
-    product: str
-
-    @property
-    def field(self) -> str:
-        """Where to look."""
-        return f"spec.template.spec.containers[{self.container}].args"
-
-
-def workload_of(
-    body: Mapping[str, Any], config: Mapping[str, str] | None = None
-) -> Workload | None:
-    """The engine's container of a Deployment or the like; None when none is recognised.
-
-    Args:
-        config: values of the container's ``envFrom``, when they are known.
-    """
-    pod = _at(body, "spec", "template", "spec")
-    containers = [c for c in pod.get("containers") or [] if isinstance(c, Mapping)]
-    for container in containers:
-        engine = engines.detect(container)
-        if engine is not None:
-            return Workload(
-                container=str(container.get("name") or ""),
-                flags=engines.read_flags(engine, container, config),
-                engine=engine.name,
-                model=_model_of(container),
-                gpus=_gpus_of(container),
-                product=_product_of(pod),
-            )
-    return None
+_UNMODELLED = {
+    "kv_cache_bytes": "fixes the KV cache apart from memory utilisation",
+    "cpu_offload_gib": "keeps part of the weights outside the GPU",
+}
+_WEIGHTS = {
+    "fp8": "fp8", "awq": "int4", "gptq": "int4", "int4": "int4", "bitsandbytes": "int4",
+    "fp4": "int4", "int8": "int8",
+}  # fmt: skip
+"""Least bytes a weight that a quantisation whose name holds the key may take."""
 
 
 def as_run(declaration: Declaration, workload: Workload) -> Declaration:
@@ -92,9 +54,15 @@ def as_run(declaration: Declaration, workload: Workload) -> Declaration:
     max_batch = number("max_batch") or engine.max_batch
     return replace(
         declaration,
-        model=replace(model, max_length_tokens=number("max_length") or model.max_length_tokens),
+        model=replace(
+            model,
+            max_length_tokens=_length(flags, number) or model.max_length_tokens,
+            precision=model.precision or _weights(flags),
+            kv_precision=_kv(flags) or model.kv_precision,
+        ),
         gpu=replace(
             gpu,
+            memory_bytes=workload.slice_bytes or gpu.memory_bytes,
             tensor_parallel=number("tensor_parallel") or 1,
             pipeline_parallel=number("pipeline_parallel") or 1,
             data_parallel=number("data_parallel") or 1,
@@ -130,10 +98,78 @@ def findings(workload: Workload, proposal: Proposal) -> tuple[Finding, ...]:
     return tuple(replace(found, field=workload.field) for found in gathered(checks, proposal))
 
 
+def unreadable(workload: Workload) -> tuple[Finding, ...]:
+    """What the engine would not understand, and what is not known, as warnings and one note."""
+    warnings = [
+        Finding(Reason.ARGUMENT_UNREADABLE, Verdict.WARN, workload.field, text)
+        for text in (*workload.flags.remarks, *_misspelt(workload.flags))
+    ]
+    unknown = dict.fromkeys(_unknown(workload.flags))
+    if unknown:
+        told = f"not all of it is judged. Unknown: {'; '.join(unknown)}."
+        note = Finding(Reason.ARGUMENT_UNREADABLE, Verdict.NOTE, workload.field, told)
+        return (*warnings, note)
+    return tuple(warnings)
+
+
+def judgeable(workload: Workload) -> bool:
+    """Whether enough is known of a command line to judge its memory."""
+    flags = workload.flags
+    known = not any(flags.unknown(role) for role in _DECIDING)
+    modelled = not any(role in flags.values for role in _UNMODELLED)
+    return known and modelled and _weights(flags) != ""
+
+
+def _unknown(flags: Flags) -> Iterator[str]:
+    """Why what decides over memory is not known, each reason once."""
+    for role in (*_DECIDING, "max_length", "max_batch", "batched_tokens", *_UNMODELLED):
+        value = flags.values.get(role)
+        if value is None:
+            continue
+        if role in _UNMODELLED and value.source is not FlagSource.UNKNOWN:
+            yield f"{value.name} {_UNMODELLED[role]}"
+        elif not value.undefined and (why := flags.unknown(role)):
+            yield why
+    if _weights(flags) == "":
+        quantisation = flags.values["quantisation"]
+        yield f"{quantisation.name} {quantisation.text}: how many bytes a weight takes"
+
+
+def _misspelt(flags: Flags) -> Iterator[str]:
+    """Values that are no value of their flag: the engine would end at once."""
+    for role in (*_COUNTS, "memory_utilisation"):
+        value = flags.values.get(role)
+        if value is None or value.source is FlagSource.DEFAULT:
+            continue
+        if value.undefined:
+            name = value.variables[0]
+            yield (
+                f"{value.why}: the engine is given the text as it is written and ends. Set {name} "
+                "in the container's env."
+            )
+        elif value.source is not FlagSource.UNKNOWN and (wrong := _wrong(role, value)):
+            yield f"{value.name} {value.text} {wrong}"
+
+
+def _wrong(role: str, value: FlagValue) -> str:
+    if role == "memory_utilisation":
+        try:
+            share = float(value.text)
+        except ValueError:
+            return "is no number: the engine ends. Use a share such as 0.9."
+        return "" if 0 < share <= 1 else "is no share: the engine ends. Use 0 to 1, such as 0.9."
+    if value.number is not None or (role == "max_length" and value.text.lower() == "auto"):
+        return ""
+    if value.suffixes and value.text[-1:] in tuple("KMGT"):
+        small = f"{value.text[:-1]}{value.text[-1].lower()}"
+        return f"is no whole number: the engine ends. K counts in 1,024s; write {small} for 1,000s."
+    return "is no whole number: the engine ends."
+
+
 def _too_few_gpus(workload: Workload) -> Callable[[Proposal], Finding | None]:
     def check(proposal: Proposal) -> Finding | None:
-        needed = _on_one_node(proposal)
-        if workload.gpus is None or workload.gpus >= needed:
+        needed = _in_one_pod(workload, proposal)
+        if workload.spread or workload.gpus is None or workload.gpus >= needed:
             return None
         message = (
             f"the engine is started on {needed} GPUs and the container asks for {workload.gpus}. "
@@ -146,8 +182,8 @@ def _too_few_gpus(workload: Workload) -> Callable[[Proposal], Finding | None]:
 
 def _unused_gpus(workload: Workload) -> Callable[[Proposal], Finding | None]:
     def check(proposal: Proposal) -> Finding | None:
-        used = _on_one_node(proposal)
-        if workload.gpus is None or workload.gpus <= used:
+        used = _in_one_pod(workload, proposal)
+        if workload.spread or workload.gpus is None or workload.gpus <= used:
             return None
         message = (
             f"{workload.gpus - used} of {workload.gpus} GPUs are not used: the engine is started "
@@ -158,9 +194,37 @@ def _unused_gpus(workload: Workload) -> Callable[[Proposal], Finding | None]:
     return check
 
 
-def _on_one_node(proposal: Proposal) -> int:
-    """GPUs of one replica; its ranks may also be spread over pods, which a guard cannot see."""
-    return proposal.service.declaration.gpu.per_replica
+def _in_one_pod(workload: Workload, proposal: Proposal) -> int:
+    """GPUs of one replica, of its data-parallel ranks only those that run in this pod."""
+    gpu = proposal.service.declaration.gpu
+    local = workload.flags.number("data_parallel_local")
+    return gpu.tensor_parallel * gpu.pipeline_parallel * (local or gpu.data_parallel)
+
+
+def _length(flags: Flags, number: Callable[[str], int | None]) -> int | None:
+    """Tokens of the longest request, as far as the command line tells."""
+    value = flags.values.get("max_length")
+    if value is None or value.source is FlagSource.DEFAULT:
+        return None
+    return number("max_length") or SHORTEST_TOKENS
+
+
+def _weights(flags: Flags) -> str | None:
+    """Precision of the weights by the command line: None if it does not say, "" if not known."""
+    quantisation = flags.values.get("quantisation")
+    if quantisation is not None and quantisation.source is not FlagSource.UNKNOWN:
+        name = quantisation.text.lower()
+        return next((p for key, p in _WEIGHTS.items() if key in name), "")
+    kind = flags.values.get("weights_type")
+    return "fp32" if kind is not None and kind.text in ("float", "float32") else None
+
+
+def _kv(flags: Flags) -> str | None:
+    value = flags.values.get("kv_precision")
+    if value is None or value.source in (FlagSource.UNKNOWN, FlagSource.DEFAULT):
+        return None
+    named = {"fp8": "fp8", "bf": "bf16", "float16": "fp16", "int8": "int8"}
+    return next((p for key, p in named.items() if value.text.startswith(key)), None)
 
 
 def _numbers(flags: Flags) -> Callable[[str], int | None]:
@@ -180,41 +244,3 @@ def _fraction(flags: Flags, role: str) -> float | None:
     except ValueError:
         return None
     return share if 0 < share <= 1 else None
-
-
-def _model_of(container: Mapping[str, Any]) -> str:
-    """The model after its flag, or after ``serve``."""
-    words = argv_of(container).words
-    for i, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        following = words[i + 1] if i + 1 < len(words) else ""
-        if name in _MODEL_FLAGS:
-            return value if equals else following
-        if word == "serve" and following and not following.startswith("-"):
-            return following
-    return ""
-
-
-def _gpus_of(container: Mapping[str, Any]) -> int | None:
-    resources = _at(container, "resources")
-    for part in ("limits", "requests"):
-        held = resources.get(part)
-        for name in GPU_RESOURCES:
-            if isinstance(held, Mapping) and name in held:
-                try:
-                    return int(parse_quantity(held[name]))
-                except ValueError:
-                    return None
-    return None
-
-
-def _product_of(pod: Mapping[str, Any]) -> str:
-    chosen = _at(pod, "nodeSelector")
-    return next((str(chosen[label]) for label in PRODUCT_LABELS if label in chosen), "")
-
-
-def _at(node: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    for name in path:
-        inner = node.get(name)
-        node = inner if isinstance(inner, Mapping) else {}
-    return node

@@ -8,6 +8,7 @@ and a sample of its metrics in ``tests/data/metrics_samples``; nothing else chan
 from sojourn.engines.catalogue import EngineUnknown, all_engines, detect, find
 from sojourn.engines.engine import Engine, Flag, Metric
 from sojourn.engines.flags import Flags, FlagSource, FlagValue, read_flags, refers_to
+from sojourn.engines.surroundings import Surroundings
 from sojourn.engines.version import Version, version_of_image
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "FlagValue",
     "Flags",
     "Metric",
+    "Surroundings",
     "Version",
     "all_engines",
     "detect",

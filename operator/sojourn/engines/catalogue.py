@@ -10,7 +10,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from sojourn.engines.command import argv_of
+from sojourn.engines.command import line_of
 from sojourn.engines.engine import Engine, Flag, metric_from
 from sojourn.engines.version import parse_version
 from sojourn.errors import UnknownName
@@ -51,12 +51,12 @@ def detect(container: Mapping[str, Any]) -> Engine | None:
     """The engine a container runs, by its image, then by its command; None when neither tells."""
     image = str(container.get("image", "")).partition("@")[0].rpartition(":")[0]
     image = image or str(container.get("image", ""))
-    words = " ".join(argv_of(container).words)
     for engine in all_engines().values():
         if any(known in image for known in engine.images):
             return engine
+    text = line_of(container, (c for e in all_engines().values() for c in e.commands)).text
     for engine in all_engines().values():
-        if any(known in words for known in engine.commands):
+        if any(known in text for known in engine.commands):
             return engine
     return None
 
@@ -81,6 +81,9 @@ def _engine(entry: Mapping[str, Any]) -> Engine:
         live_endpoint=live.get("endpoint"),
         live_port=live.get("port", entry["port"]) if live else None,
         live_since=parse_version(live.get("since", "")),
+        abbreviates=entry.get("abbreviates", False),
+        config_wins=entry.get("config_wins", False),
+        positional_after=tuple(entry.get("positional_after", ())),
     )
 
 
@@ -94,4 +97,5 @@ def _flag(entry: Mapping[str, Any]) -> Flag:
         env=entry.get("env"),
         restart=entry.get("restart", True),
         defaults=defaults,
+        suffixes=entry.get("suffixes", False),
     )

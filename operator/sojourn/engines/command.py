@@ -1,118 +1,130 @@
 """A container's command line as the engine will see it.
 
 Kubernetes expands ``$(NAME)`` in command and args; a shell, if there is one, expands ``$NAME`` and
-``${NAME:-default}`` afterwards. What cannot be followed (``eval``, ``$@``) is said to be
-unreadable, because a wrong flag is worse than an unknown one.
+``${NAME:-default}`` afterwards. Of a script only the command that starts the engine counts: what
+``ray start`` or a test before it is given is not the engine's. What cannot be followed is said to
+be unreadable, because a wrong flag is worse than an unknown one.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
-_UNREADABLE = re.compile(r"(?:^|[\s;&|])eval\s|\$[@*]|`")
-_KUBERNETES_REFERENCE = re.compile(r"\$(\$\([^)]*\))|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-_SHELL_REFERENCE = re.compile(
-    r"\$(?:\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|([A-Za-z_]\w*))",
+from sojourn.engines.script import SHELLS, Said, Script, inner_script, marked
+from sojourn.engines.shell import Unreadable
+from sojourn.engines.surroundings import (
+    ALONE,
+    Environment,
+    Surroundings,
+    environment_of,
+    referred,
+    substituted,
 )
+
+_RAY = ("ray start", "multi-node-serving", "ray_cluster_size")
+_SPEAKING = frozenset(
+    {"echo", "printf", "[", "[[", "test", "curl", "wget", "grep", "pgrep", "pkill", "pip", "which"}
+)
+"""Programs that may be given an engine's name without starting it."""
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Words of a command line, references still in them.
+    """What the engine is started with.
 
     Attributes:
-        words: command and args, a shell's script split into its own words.
-        shell: the words come out of a shell's script.
-        unreadable: why the words cannot be relied on; empty when they can.
+        words: of the command that starts the engine, expanded; all words when none is recognised.
+        shell: they come out of a shell's script.
+        ray: a Ray cluster is started before, so that the engine's ranks may be elsewhere.
+        unreadable: why there are no words to rely on; empty when there are.
+        script: what could not be read, as it is written.
     """
 
-    words: tuple[str, ...]
+    words: tuple[Said, ...]
     shell: bool = False
+    ray: bool = False
     unreadable: str = ""
+    script: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words in one line, or the script that could not be read."""
+        return self.script or " ".join(word.text for word in self.words)
 
 
-@dataclass(frozen=True)
-class Expanded:
-    """A word after expansion, the variables it referred to, and those nobody defines."""
+def line_of(
+    container: Mapping[str, Any], starts: Iterable[str] = (), around: Surroundings = ALONE
+) -> CommandLine:
+    """What the engine of a container is started with.
 
-    text: str
-    references: tuple[str, ...]
-    undefined: tuple[str, ...]
-
-
-def argv_of(container: Mapping[str, Any]) -> CommandLine:
-    """The words the engine is started with, before any variable is expanded."""
-    words = [str(word) for word in (*_list(container, "command"), *_list(container, "args"))]
-    script = _script(words)
-    if script is None:
-        return CommandLine(tuple(words))
-    if _UNREADABLE.search(script):
-        return CommandLine((), shell=True, unreadable="the shell script uses eval, $@ or `")
-    try:
-        return CommandLine(tuple(shlex.split(script, comments=True)), shell=True)
-    except ValueError as error:
-        return CommandLine((), shell=True, unreadable=f"the shell script cannot be split: {error}")
-
-
-def environment_of(
-    container: Mapping[str, Any], config: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Variables with a known text; ``env`` wins over ``envFrom``, whose values are ``config``.
-
-    A variable from a Secret, a field or an unknown ConfigMap key has no known text and is absent.
+    Args:
+        starts: texts a command that starts the engine holds, such as ``vllm serve``.
+        around: what its variables may come from.
     """
-    known = dict(config or {})
-    for entry in _list(container, "env"):
-        name = str(entry.get("name", ""))
-        if "value" in entry or "valueFrom" not in entry:
-            known[name] = expand(str(entry.get("value") or ""), known, shell=False).text
-        else:
-            known.pop(name, None)
-    return known
+    environment = environment_of(container, around)
+    written = [str(w) for f in ("command", "args") for w in _list(container, f)]
+    if not _is_shell(written):
+        words = tuple(_argument(word, environment) for word in written)
+        return CommandLine(_from_start(words, tuple(starts)))
+    defined = {**environment.values, **environment.unknown}
+    said = tuple(Said(marked(word, defined)) for word in written)
+    found = inner_script(said)
+    if found is None:
+        return CommandLine(said)
+    script = Script(environment, found[1])
+    try:
+        line = _engine_of(tuple(script.run(found[0])), tuple(starts))
+    except Unreadable as error:
+        line = CommandLine((), shell=True, unreadable=f"the shell script cannot be read: {error}")
+    return replace(line, script=found[0]) if line.unreadable else line
 
 
-def expand(word: str, environment: Mapping[str, str], *, shell: bool) -> Expanded:
-    """A word with its references replaced; what is undefined stays as it was written."""
-    references: list[str] = []
-    undefined: list[str] = []
-
-    def kubernetes(match: re.Match[str]) -> str:
-        if match.group(1):
-            return match.group(1)
-        return _value(match.group(2), None, match.group(0))
-
-    def shells(match: re.Match[str]) -> str:
-        return _value(match.group(1) or match.group(3), match.group(2), match.group(0))
-
-    def _value(name: str, default: str | None, written: str) -> str:
-        references.append(name)
-        value = environment.get(name)
-        if value is None:
-            value = default
-        if value is None:
-            undefined.append(name)
-            return written
-        return value
-
-    text = _KUBERNETES_REFERENCE.sub(kubernetes, word)
-    if shell:
-        text = _SHELL_REFERENCE.sub(shells, text)
-    return Expanded(text, tuple(references), tuple(undefined))
+def _is_shell(written: list[str]) -> bool:
+    return any(word.rpartition("/")[2] in SHELLS for word in written[:4])
 
 
-def _script(words: list[str]) -> str | None:
-    """The script of ``sh -c SCRIPT``; None when no shell is started."""
-    if not words or words[0].rpartition("/")[2] not in _SHELLS:
-        return None
-    for i, word in enumerate(words[1:], start=1):
-        if word.startswith("-") and not word.startswith("--") and "c" in word:
-            return words[i + 1] if i + 1 < len(words) else ""
-    return None
+def _engine_of(programs: tuple[tuple[Said, ...], ...], starts: tuple[str, ...]) -> CommandLine:
+    """The one program that is the engine."""
+    ray = any(mark in " ".join(_texts(words)) for words in programs for mark in _RAY)
+    known = [words for words in programs if _starts(words, starts)]
+    if len(known) > 1 and len(set(known)) > 1:
+        why = f"the shell script starts the engine in {len(known)} places"
+        return CommandLine((), shell=True, ray=ray, unreadable=why)
+    if known:
+        return CommandLine(_from_start(known[0], starts), shell=True, ray=ray)
+    return CommandLine(tuple(w for words in programs for w in words), shell=True, ray=ray)
+
+
+def _starts(words: tuple[Said, ...], starts: tuple[str, ...]) -> bool:
+    text = " ".join(_texts(words))
+    first = words[0].text.rpartition("/")[2] if words else ""
+    return first not in _SPEAKING and any(start in text for start in starts)
+
+
+def _from_start(words: tuple[Said, ...], starts: tuple[str, ...]) -> tuple[Said, ...]:
+    """The words from the engine's own name on."""
+    for i in range(len(words)):
+        ahead = " ".join((words[i].text.rpartition("/")[2], *_texts(words[i + 1 : i + 3])))
+        if any(ahead.startswith(start) for start in starts):
+            return words[i:]
+    return words
+
+
+def _argument(word: str, environment: Environment) -> Said:
+    """An argument as Kubernetes hands it over: what nobody defines stays as it is written."""
+    text, why = substituted(word, environment)
+    references = referred(word)
+    known = {*environment.values, *environment.unknown}
+    undefined = [name for name in references if name not in known and not environment.others]
+    if undefined and not why:
+        return Said(text, references, f"nobody defines {undefined[0]}", undefined=True)
+    return Said(text, references, why)
+
+
+def _texts(words: tuple[Said, ...]) -> tuple[str, ...]:
+    return tuple(word.text for word in words)
 
 
 def _list(container: Mapping[str, Any], field: str) -> list[Any]:

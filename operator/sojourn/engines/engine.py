@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from sojourn.engines.version import Version, parse_version
 from sojourn.facts.declaration import Batching
@@ -47,6 +48,7 @@ class Flag:
         env: variable the engine itself reads for it; a flag on the command line wins over it.
         restart: False when the engine takes a new value while it runs.
         defaults: pairs of (first version, value), oldest first; empty when the engine computes it.
+        suffixes: the engine takes human-readable integers for it, 32k or 32K.
     """
 
     role: str
@@ -54,6 +56,7 @@ class Flag:
     env: str | None = None
     restart: bool = True
     defaults: tuple[tuple[Version, str], ...] = ()
+    suffixes: bool = False
 
     def default(self, version: Version | None) -> str | None:
         """The engine's own value; None when it computes one or the version leaves it open."""
@@ -81,6 +84,9 @@ class Engine:
         live_endpoint: what takes a new max batch without a restart; None if nothing does.
         live_port: where it is asked for that.
         live_since: first version that takes one; None from the beginning.
+        abbreviates: it takes the unambiguous beginning of a flag for the flag (Python's argparse).
+        config_wins: its configuration file is laid over the command line, not under it.
+        positional_after: words after which its model may stand without a flag.
     """
 
     name: str
@@ -99,6 +105,14 @@ class Engine:
     live_endpoint: str | None = None
     live_port: int | None = None
     live_since: Version | None = None
+    abbreviates: bool = False
+    config_wins: bool = False
+    positional_after: tuple[str, ...] = ()
+
+    @cached_property
+    def spellings(self) -> frozenset[str]:
+        """Every spelling of every flag."""
+        return frozenset(s for flag in self.flags.values() for s in flag.spellings)
 
     def names(self, role: str, version: Version | None = None) -> tuple[Metric, ...]:
         """Alternatives of a role, newest first; all of them when the version is unknown."""

@@ -1,20 +1,30 @@
 """What a container's flags say, and where each value comes from.
 
-Order: the last flag on the command line wins, its variables resolved through env and envFrom;
-then the engine's own variable; then the engine's default. A value nobody can resolve is reported
-with its reason instead of a default the engine may not use.
+Order: the last flag on the command line wins, its variables resolved through env and envFrom; then
+the file named by ``--config`` (TensorRT-LLM: before the command line); then the engine's own
+variable; then the engine's default. A value nobody can resolve is reported with its reason instead
+of a default the engine may not use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-from sojourn.engines.command import CommandLine, argv_of, environment_of, expand
+from sojourn.engines.command import CommandLine, line_of
+from sojourn.engines.config_file import words_of_file
 from sojourn.engines.engine import Engine, Flag
+from sojourn.engines.numbers import number_of
+from sojourn.engines.script import Said
+from sojourn.engines.surroundings import ALONE, Surroundings, environment_of
 from sojourn.engines.version import Version, version_of_image
+
+_SEVERAL = re.compile(r"ARGS|ARGUMENTS|OPTS|OPTIONS|FLAGS|EXTRA|ADDITIONAL|PARAMS", re.IGNORECASE)
+"""Variables of such a name hold flags; others in the place of a value hold one value."""
 
 
 class FlagSource(StrEnum):
@@ -23,6 +33,7 @@ class FlagSource(StrEnum):
     VARIABLE = "Variable"
     ARGUMENT = "Argument"
     SHELL = "Shell"
+    CONFIG_FILE = "ConfigFile"
     ENGINE_VARIABLE = "EngineVariable"
     DEFAULT = "Default"
     UNKNOWN = "Unknown"
@@ -38,6 +49,9 @@ class FlagValue:
         variables: environment variables the value comes from.
         why: UNKNOWN: what stands in the way.
         restart: changing it restarts the engine.
+        name: the flag as the engine documents it.
+        suffixes: the engine takes 32k and 32K for it.
+        undefined: UNKNOWN because nobody defines a variable it refers to.
     """
 
     text: str
@@ -45,98 +59,209 @@ class FlagValue:
     variables: tuple[str, ...] = ()
     why: str = ""
     restart: bool = True
+    name: str = ""
+    suffixes: bool = False
+    undefined: bool = False
 
     @property
     def number(self) -> int | None:
-        """The value as a whole number; None when it is not one."""
-        try:
-            return int(self.text)
-        except ValueError:
-            return None
+        """The value as a whole number, as the engine reads it; None when it is not one."""
+        return number_of(self.text, suffixes=self.suffixes)
 
 
 @dataclass(frozen=True)
 class Flags:
-    """All roles a container sets or an engine defaults, with the version they were read for."""
+    """All roles a container sets or an engine defaults, with the version they were read for.
+
+    Attributes:
+        model: the model the command line or the file names; empty when none does.
+        ray: a Ray cluster is started before the engine.
+        remarks: what the engine would not understand, or not read, one sentence each.
+    """
 
     values: Mapping[str, FlagValue]
     version: Version | None
     unreadable: str = ""
+    model: str = ""
+    ray: bool = False
+    remarks: tuple[str, ...] = ()
 
     def number(self, role: str) -> int | None:
         """Whole number of a role; None when it is not set or cannot be read."""
         value = self.values.get(role)
         return value.number if value else None
 
+    def unknown(self, role: str) -> str:
+        """Why a role is not known; empty when it is, or is not set."""
+        value = self.values.get(role)
+        return value.why if value and value.source is FlagSource.UNKNOWN else ""
 
-def read_flags(
-    engine: Engine,
-    container: Mapping[str, Any],
-    config: Mapping[str, str] | None = None,
-) -> Flags:
+
+@dataclass(frozen=True)
+class _Reading:
+    """What one container's flags are read from."""
+
+    line: CommandLine
+    words: tuple[Said, ...]
+    file: tuple[Said, ...]
+    environment: Mapping[str, str]
+    version: Version | None
+    file_unknown: str = ""
+    remarks: tuple[str, ...] = field(default=())
+
+
+def read_flags(engine: Engine, container: Mapping[str, Any], around: Surroundings = ALONE) -> Flags:
     """Every flag of ``engine`` that ``container`` sets, or that the engine defaults.
 
-    ``config`` holds the values of ``envFrom``, when the caller knows them.
+    Args:
+        around: what its environment and its files come from, as far as that is known.
     """
-    line = argv_of(container)
-    environment = environment_of(container, config)
+    line = line_of(container, engine.commands, around)
     version = version_of_image(str(container.get("image", "")))
+    file = words_of_file(engine, line, container, around)
+    words = (*line.words, *file.words) if engine.config_wins else (*file.words, *line.words)
+    reading = _Reading(
+        line, words, file.words, environment_of(container, around).values, version, file.unknown
+    )
     found = {}
     for role, flag in engine.flags.items():
-        value = _read(flag, line, environment) or _fallback(flag, line, environment, version)
+        value = _read(flag, engine, reading) or _fallback(flag, reading)
         if value is not None:
-            found[role] = value
-    return Flags(found, version, line.unreadable)
+            found[role] = replace(value, name=flag.spellings[0], suffixes=flag.suffixes)
+    remarks = (*file.remarks, *_glued(engine, line))
+    return Flags(
+        MappingProxyType(found),
+        version,
+        line.unreadable,
+        _model(engine, container, reading),
+        line.ray,
+        remarks,
+    )
 
 
 def refers_to(engine: Engine, container: Mapping[str, Any], variable: str) -> bool:
     """True when the max batch of ``container`` follows the environment variable ``variable``."""
-    line = argv_of(container)
+    line = line_of(container, engine.commands)
     flag = engine.flags.get("max_batch")
     if flag is not None:
-        words = list(_occurrences(flag, line))
+        words = _occurrences(flag, engine, line.words)
         if words:
-            return variable in expand(words[-1], {}, shell=line.shell).references
+            return variable in words[-1][1].references
         if flag.env == variable and not line.unreadable:
             return True
-    references = (expand(word, {}, shell=line.shell).references for word in line.words)
     # An engine whose flags are not known is trusted when any argument refers to the variable.
-    return flag is None and any(variable in names for names in references)
+    return flag is None and any(variable in word.references for word in line.words)
 
 
-def _read(flag: Flag, line: CommandLine, environment: Mapping[str, str]) -> FlagValue | None:
-    words = list(_occurrences(flag, line))
-    if not words:
+def _read(flag: Flag, engine: Engine, reading: _Reading) -> FlagValue | None:
+    found = _occurrences(flag, engine, reading.words)
+    doubt = _doubt(flag, engine, reading.words[found[-1][0] if found else 0 :])
+    if doubt is not None:
+        why = f"{flag.spellings[0]} may be set by what is not known: {doubt.why}"
+        return FlagValue("", FlagSource.UNKNOWN, doubt.references, why, flag.restart)
+    if engine.config_wins and reading.file_unknown:
+        why = f"{flag.spellings[0]} may be set by what is not known: {reading.file_unknown}"
+        return FlagValue("", FlagSource.UNKNOWN, (), why, flag.restart)
+    if not found:
         return None
-    word = expand(words[-1], environment, shell=line.shell)
-    if word.undefined:
-        why = f"{flag.spellings[0]} refers to {word.undefined[0]}, whose value is not known"
-        return FlagValue("", FlagSource.UNKNOWN, word.references, why, flag.restart)
-    source = FlagSource.SHELL if line.shell else FlagSource.ARGUMENT
+    at, word = found[-1]
+    if word.why:
+        why = f"{flag.spellings[0]} {word.text}: {word.why}"
+        return FlagValue(
+            "", FlagSource.UNKNOWN, word.references, why, flag.restart, undefined=word.undefined
+        )
+    source = FlagSource.SHELL if reading.line.shell else FlagSource.ARGUMENT
     if word.references:
         source = FlagSource.VARIABLE
+    elif reading.words[at] in reading.file and reading.words[at] not in reading.line.words:
+        source = FlagSource.CONFIG_FILE
     return FlagValue(word.text, source, word.references, restart=flag.restart)
 
 
-def _fallback(
-    flag: Flag, line: CommandLine, environment: Mapping[str, str], version: Version | None
-) -> FlagValue | None:
-    if line.unreadable:
-        return FlagValue("", FlagSource.UNKNOWN, why=line.unreadable, restart=flag.restart)
-    if flag.env is not None and environment.get(flag.env):
-        value = environment[flag.env]
-        return FlagValue(value, FlagSource.ENGINE_VARIABLE, (flag.env,), restart=flag.restart)
-    default = flag.default(version)
+def _fallback(flag: Flag, reading: _Reading) -> FlagValue | None:
+    why = reading.line.unreadable or reading.file_unknown
+    if why:
+        return FlagValue("", FlagSource.UNKNOWN, why=why, restart=flag.restart)
+    value = reading.environment.get(flag.env) if flag.env is not None else None
+    if value:
+        variables = (str(flag.env),)
+        return FlagValue(value, FlagSource.ENGINE_VARIABLE, variables, restart=flag.restart)
+    default = flag.default(reading.version)
     return FlagValue(default, FlagSource.DEFAULT, restart=flag.restart) if default else None
 
 
-def _occurrences(flag: Flag, line: CommandLine) -> Iterator[str]:
-    """Values given to the flag, in order: ``--flag value``, ``--flag=value``, underscores too."""
-    for i, word in enumerate(line.words):
-        name, equals, value = word.partition("=")
-        if not name.startswith("-") or name.replace("_", "-") not in flag.spellings:
+def _occurrences(flag: Flag, engine: Engine, words: tuple[Said, ...]) -> list[tuple[int, Said]]:
+    """Place and value, in order: ``--flag value``, ``--flag=value``, underscores too."""
+    found = []
+    for i, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        if not _names(flag, engine, name):
             continue
         if equals:
-            yield value
-        elif i + 1 < len(line.words):
-            yield line.words[i + 1]
+            found.append((i, replace(word, text=value)))
+        elif i + 1 < len(words):
+            found.append((i, words[i + 1]))
+    return found
+
+
+def _names(flag: Flag, engine: Engine, name: str) -> bool:
+    """Whether a word is this flag; engines with argparse take an unambiguous beginning too."""
+    if not name.startswith("-"):
+        return False
+    name = name.replace("_", "-")
+    if name in flag.spellings:
+        return True
+    if not engine.abbreviates or name.count("-") < 3 or name in engine.spellings:
+        return False
+    return {s for s in engine.spellings if s.startswith(name)} <= set(flag.spellings) and any(
+        s.startswith(name) for s in flag.spellings
+    )
+
+
+def _doubt(flag: Flag, engine: Engine, words: tuple[Said, ...]) -> Said | None:
+    """A word that may hold the flag, though nobody can tell."""
+    for i, word in enumerate(words):
+        if not word.loose or word.undefined:
+            continue
+        before = words[i - 1].text if i else ""
+        if before.startswith("-") and "=" not in before and not _SEVERAL.search(word.text):
+            continue
+        if word.texts and not any(
+            _names(flag, engine, part.partition("=")[0])
+            for text in word.texts
+            for part in text.split()
+        ):
+            continue
+        return word
+    return None
+
+
+def _glued(engine: Engine, line: CommandLine) -> tuple[str, ...]:
+    """Flags in one word with their value: one list item where two are needed."""
+    if line.shell:
+        return ()
+    remarks = []
+    for word in line.words:
+        name, space, value = word.text.partition(" ")
+        known = any(_names(flag, engine, name) for flag in engine.flags.values())
+        if known and space and "=" not in name and value.strip():
+            remarks.append(
+                f'"{word.text}" is one word to the engine, which knows no such flag: write '
+                f"{name}={value.strip()}, or two list items."
+            )
+    return tuple(remarks)
+
+
+def _model(engine: Engine, container: Mapping[str, Any], reading: _Reading) -> str:
+    """The model after its flag, or the first argument of ``serve`` or of the image."""
+    flag = engine.flags.get("model")
+    if flag is not None and (found := _occurrences(flag, engine, reading.words)):
+        return "" if found[-1][1].why else found[-1][1].text
+    words = reading.line.words
+    for i in reversed(range(len(words) - 1)):
+        if words[i].text.rpartition("/")[2] in engine.positional_after:
+            after = words[i + 1]
+            return "" if after.text.startswith("-") or after.why else after.text
+    first = words[0] if words and not container.get("command") else None
+    known = first is not None and engine.positional_after and not reading.line.shell
+    return first.text if first and known and not first.text.startswith("-") else ""

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     MEMORY_TOO_CLOSE = "MemoryTooClose"
     KV_LIMITED = "KVLimited"
     GPUS_UNUSED = "GPUsUnused"
+    ARGUMENT_UNREADABLE = "ArgumentUnreadable"
     UNSTABLE = "Unstable"
     SLO_UNREACHABLE = "SLOUnreachable"
     SLO_MISSED_AT_PEAK = "SLOMissedAtPeak"
@@ -105,6 +106,7 @@ MEANING: dict[Reason, str] = {
     Reason.MEMORY_TOO_CLOSE: "Memory fits or not within the memory model's own error.",
     Reason.KV_LIMITED: "The KV cache holds fewer requests than max batch.",
     Reason.GPUS_UNUSED: "A container asks for more GPUs than its engine is started on.",
+    Reason.ARGUMENT_UNREADABLE: "An engine's argument is not known, or none the engine takes.",
     Reason.UNSTABLE: "More requests arrive than can be served: the queue grows without bound.",
     Reason.SLO_UNREACHABLE: "A lone request on an idle replica already takes longer than the SLO.",
     Reason.SLO_MISSED_AT_PEAK: "Stable at peak with maxReplicas, but slower than the SLO.",

@@ -159,6 +159,29 @@ def test_a_deployment_in_the_same_stream_is_read_for_its_flags() -> None:
     assert "InferenceService default/chat" in answer.stdout
 
 
+MOUNTED = DEPLOYMENT.replace(
+    "args: [--max-model-len=$(LENGTH)]",
+    "args: [--config, /etc/v.yaml]\n"
+    "          volumeMounts: [{name: v, mountPath: /etc/v.yaml, subPath: v.yaml}]",
+).replace(
+    "      containers:", "      volumes: [{name: v, configMap: {name: engine}}]\n      containers:"
+)
+
+
+def test_a_config_file_in_a_config_map_of_the_same_stream_is_read() -> None:
+    given = MOUNTED.replace('{LENGTH: "131072"}', '{v.yaml: "max-model-len: 128K"}')
+    answer = validated("-f", "-", given=given)
+    assert answer.returncode == 1
+    assert "one request of 131072 tokens" in answer.stdout
+
+
+def test_a_config_map_that_is_not_among_the_files_is_named() -> None:
+    answer = validated("-f", "-", given=MOUNTED.replace("metadata: {name: engine}", "metadata: {}"))
+    assert "OK       Deployment default/chat" in answer.stdout
+    assert "NOTE ArgumentUnreadable" in answer.stdout
+    assert "set by the ConfigMap engine, which is not among the files" in answer.stdout
+
+
 def test_the_younger_of_two_services_on_one_target_is_warned() -> None:
     second = service("other")
     second["spec"]["scaleTargetRef"] = {"name": "good"}

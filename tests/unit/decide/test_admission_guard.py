@@ -152,3 +152,138 @@ def test_the_bypass_annotation_counts_here_too() -> None:
     body = deployment([MODEL, f"--max-model-len={LONG}"])
     body["metadata"]["annotations"] = {"serving.sojourn.dev/admission-bypass": "trial"}
     assert guard().review(body, None).bypassed == "trial"
+
+
+SECRET = {"valueFrom": {"secretKeyRef": {"name": "hush", "key": "k"}}}
+
+
+def notes(review: Review) -> list[str]:
+    return [f.message for f in review.findings if f.reason is Reason.ARGUMENT_UNREADABLE]
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "told"),
+    [
+        pytest.param(
+            ["--tensor-parallel-size=$(TP)", f"--max-model-len={LONG}"],
+            {"env": [{"name": "TP", **SECRET}]},
+            "TP is set by a Secret (hush)",
+            id="a Secret",
+        ),
+        pytest.param(
+            ["--config", "/etc/v.yaml", f"--max-model-len={LONG}"],
+            {},
+            "/etc/v.yaml is a file of the image",
+            id="a file of the image",
+        ),
+        pytest.param(
+            ["--cpu-offload-gb=20", f"--max-model-len={LONG}"],
+            {},
+            "--cpu-offload-gb keeps part of the weights outside the GPU",
+            id="what the memory model does not know",
+        ),
+        pytest.param(
+            ["--kv-cache-memory-bytes=8G", f"--max-model-len={LONG}"],
+            {},
+            "--kv-cache-memory-bytes fixes the KV cache",
+            id="a KV cache of fixed size",
+        ),
+        pytest.param(
+            ["-q", "secret-sauce", f"--max-model-len={LONG}"],
+            {},
+            "--quantization secret-sauce",
+            id="a quantisation nobody knows",
+        ),
+    ],
+)
+def test_what_is_not_known_is_noted_and_not_judged(
+    args: list[str], options: dict[str, Any], told: str
+) -> None:
+    review = judged(*args, **options)
+    assert review.denial is None
+    assert review.warnings == ()
+    assert told in notes(review)[0]
+
+
+def test_a_length_nobody_knows_leaves_the_weights_to_be_judged() -> None:
+    env = [{"name": "LEN", **SECRET}]
+    assert judged("--max-model-len=$(LEN)", env=env).denial is None
+    body = deployment(["--model=meta-llama/Llama-3.1-70B-Instruct", "--max-model-len=$(LEN)"])
+    body["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    assert "WontStart" in (guard().review(body, None).denial or "")
+
+
+def test_a_length_the_engine_shortens_until_it_fits_is_no_reason_to_refuse() -> None:
+    assert judged("--max-model-len=auto").denial is None
+    assert judged("--max-model-len=-1").denial is None
+    assert judged("--max-model-len", "128k").denial is not None
+
+
+def test_quantised_weights_and_cache_are_judged_by_their_bytes() -> None:
+    large = "--model=meta-llama/Llama-3.1-70B-Instruct"
+    options: dict[str, Any] = {"card": "NVIDIA-H100-80GB-HBM3"}
+    plain = deployment([large, "--max-model-len=2048"], **options)
+    assert guard().review(plain, None).denial is not None
+    awq = deployment([large, "--max-model-len=2048", "--quantization=awq"], **options)
+    assert guard().review(awq, None).denial is None
+    small = judged("--max-model-len=60000")
+    assert small.denial is not None
+    assert judged("--max-model-len=60000", "--kv-cache-dtype=fp8_e5m2").denial is None
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--max-model-len", "8,192"], "--max-model-len 8,192 is no whole number"),
+        (["--max-model-len=1.5K"], "write 1.5k for 1,000s"),
+        (["--max-num-seqs=1k"], "--max-num-seqs 1k is no whole number"),
+        (["--gpu-memory-utilization=90"], "Use 0 to 1"),
+        (["--gpu-memory-utilization=90%"], "is no number"),
+        (["--max-num-seqs=$(SOJOURN_MAX_BATCH)"], "Set SOJOURN_MAX_BATCH in the container's env"),
+        (["--max-model-len 8192"], "write --max-model-len=8192"),
+        (["--config=/etc/v.yaml"], "is ignored"),
+    ],
+)
+def test_what_the_engine_would_not_take_is_warned_of(args: list[str], told: str) -> None:
+    review = judged(*args)
+    assert any(told in line for line in review.warnings), review.warnings
+
+
+def test_ranks_in_other_pods_need_no_gpus_in_this_one() -> None:
+    head = "ray start --head && vllm serve m --model {} -tp 4 -pp 2 --max-model-len 4096"
+    script = head.format("meta-llama/Llama-3.1-8B-Instruct")
+    spread = deployment([], command=["bash", "-c", script])
+    assert guard().review(spread, None).denial is None
+    assert judged("-tp=4", "--nnodes=4", "--max-model-len=4096").denial is None
+    assert judged("-dp=4", "--data-parallel-size-local=1", "--max-model-len=4096").denial is None
+    assert judged("-tp=4", "--max-model-len=4096").denial is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("StatefulSet", ("template",)),
+        ("LeaderWorkerSet", ("leaderWorkerTemplate", "leaderTemplate")),
+        ("RayCluster", ("headGroupSpec", "template")),
+        ("RayService", ("rayClusterConfig", "headGroupSpec", "template")),
+    ],
+)
+def test_other_workloads_keep_their_template_elsewhere(kind: str, path: tuple[str, ...]) -> None:
+    template = deployment([MODEL, f"--max-model-len={LONG}"])["spec"]["template"]
+    spec: dict[str, Any] = template
+    for name in reversed(path):
+        spec = {name: spec}
+    review = guard().review({"kind": kind, "metadata": {"name": "x"}, "spec": spec}, None)
+    assert review.denial is not None
+    assert review.rejected[0].field == f"spec.{'.'.join(path)}.spec.containers[engine].args"
+
+
+def test_a_slice_of_a_card_has_the_memory_of_the_slice() -> None:
+    # FC-071
+    args = [MODEL, "--max-model-len=4096"]
+    body = deployment(args, gpus=None, card="NVIDIA-A100-SXM4-80GB")
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"limits": {"nvidia.com/mig-1g.10gb": 1}}
+    assert guard().review(body, None).denial is not None
+    container["resources"] = {"limits": {"nvidia.com/mig-3g.40gb": 1}}
+    assert guard().review(body, None).denial is None

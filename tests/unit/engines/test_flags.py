@@ -16,7 +16,10 @@ IMAGE = "vllm/vllm-openai:v0.20.1"
 
 
 def flags(engine: Any = "vllm", config: Any = None, **container: Any) -> Any:
-    return engines.read_flags(engines.find(engine), {"image": IMAGE, **container}, config)
+    if config is not None:
+        container["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+    around = engines.Surroundings(config_maps={"settings": config or {}})
+    return engines.read_flags(engines.find(engine), {"image": IMAGE, **container}, around)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +89,19 @@ def flags(engine: Any = "vllm", config: Any = None, **container: Any) -> Any:
             id="a secret's value is not known",
         ),
         pytest.param(
-            {"command": ["bash", "-c", 'eval "exec vllm serve m $@"']},
+            {
+                "command": ["bash", "-c", 'eval "exec vllm serve m $@"', "--"],
+                "args": ["--max-num-seqs", "64"],
+            },
+            64,
+            FlagSource.SHELL,
+            id="eval",
+        ),
+        pytest.param(
+            {"command": ["bash", "-c", "shift 2; exec vllm serve m $@"]},
             None,
             FlagSource.UNKNOWN,
-            id="eval",
+            id="a script that changes its own arguments",
         ),
         pytest.param(
             {"command": ["bash", "-c", "vllm serve 'm --max-num-seqs 64"]},

@@ -1,0 +1,127 @@
+"""The engine's container of a workload, as its pod template has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sojourn import engines
+from sojourn.engines import Engine, Flags, Surroundings
+from sojourn.units import GIB, parse_quantity
+
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi")
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+TEMPLATES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "Deployment": (("spec", "template"),),
+    "StatefulSet": (("spec", "template"),),
+    "LeaderWorkerSet": (
+        ("spec", "leaderWorkerTemplate", "leaderTemplate"),
+        ("spec", "leaderWorkerTemplate", "workerTemplate"),
+    ),
+    "RayCluster": (("spec", "headGroupSpec", "template"),),
+    "RayService": (("spec", "rayClusterConfig", "headGroupSpec", "template"),),
+}
+"""Where the pod template of a kind is, that of the pod which starts the engine first."""
+
+_GROUPS = ("LeaderWorkerSet", "RayCluster", "RayService")
+_SLICE = re.compile(r"nvidia\.com/mig-\d+g\.(\d+)gb(?:\..*)?")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One container that runs an engine.
+
+    Attributes:
+        field: where to look, as a path.
+        flags: what its command line, environment and image say.
+        engine: name of the engine.
+        model: the model its command line names; empty when it names none.
+        gpus: devices it asks for; None when it names none.
+        product: card its pods are bound to; empty when they are not.
+        spread: ranks of the engine may run in other pods.
+        slice_bytes: memory of a slice of a card, when it asks for one.
+    """
+
+    field: str
+    flags: Flags
+    engine: str
+    model: str
+    gpus: int | None
+    product: str
+    spread: bool = False
+    slice_bytes: float | None = None
+
+
+def workload_of(
+    body: Mapping[str, Any],
+    config_maps: Mapping[str, Mapping[str, str]] | None = None,
+    missing: str = "is not read",
+) -> Workload | None:
+    """The engine's container of a Deployment or the like; None when none is recognised.
+
+    Args:
+        config_maps: data of the namespace's ConfigMaps by name, as far as they are known.
+        missing: what is said of a ConfigMap that is not among them.
+    """
+    kind = str(body.get("kind") or "Deployment")
+    for path in TEMPLATES.get(kind, TEMPLATES["Deployment"]):
+        pod = _at(body, *path, "spec")
+        around = Surroundings(pod, config_maps or {}, missing)
+        for container in pod.get("containers") or []:
+            engine = engines.detect(container) if isinstance(container, Mapping) else None
+            if engine is not None:
+                place = f"{'.'.join(path)}.spec.containers[{container.get('name') or ''}].args"
+                return _read(engine, container, around, place, kind in _GROUPS)
+    return None
+
+
+def _read(
+    engine: Engine, container: Mapping[str, Any], around: Surroundings, place: str, group: bool
+) -> Workload | None:
+    flags = engines.read_flags(engine, container, around)
+    backend = flags.values.get("backend")
+    if backend is not None and backend.text == "huggingface":
+        return None  # KServe's server without vLLM
+    executor = flags.values.get("executor")
+    several = (flags.number("nodes") or 1) > 1
+    gpus, slice_bytes = _devices_of(container)
+    return Workload(
+        field=place,
+        flags=flags,
+        engine=engine.name,
+        model=flags.model,
+        gpus=gpus,
+        product=_product_of(around.pod),
+        spread=group or several or flags.ray or (executor is not None and executor.text == "ray"),
+        slice_bytes=slice_bytes,
+    )
+
+
+def _devices_of(container: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """GPUs a container asks for, and the memory of one when it is a slice: at most what it says."""
+    resources = _at(container, "resources")
+    for part in ("limits", "requests"):
+        held = resources.get(part)
+        for name, amount in held.items() if isinstance(held, Mapping) else ():
+            cut = _SLICE.fullmatch(str(name))
+            if name in GPU_RESOURCES or cut:
+                try:
+                    count = int(parse_quantity(amount))
+                except ValueError:
+                    return None, None
+                return count, float(cut.group(1)) * GIB if cut else None
+    return None, None
+
+
+def _product_of(pod: Mapping[str, Any]) -> str:
+    chosen = _at(pod, "nodeSelector")
+    return next((str(chosen[label]) for label in PRODUCT_LABELS if label in chosen), "")
+
+
+def _at(node: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    for name in path:
+        inner = node.get(name)
+        node = inner if isinstance(inner, Mapping) else {}
+    return node

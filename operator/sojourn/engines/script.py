@@ -1,0 +1,262 @@
+"""A shell script followed to the words of the programs it starts.
+
+Variables are followed through assignments, defaults and ``eval``. A variable assigned in a
+condition has several texts it may have; what a command prints, and what nobody can tell, is not
+known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sojourn.engines import shell
+from sojourn.engines.shell import Part, Word
+from sojourn.engines.surroundings import Environment
+
+MARK = ("\ue000", "\ue001")
+"""Around a name that Kubernetes puts in before the shell reads the script, inside quotes too."""
+
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+MOST_TEXTS = 8
+DEEPEST = 4
+_MARKED = re.compile(f"{MARK[0]}([^{MARK[1]}]*){MARK[1]}")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_]\w*|[@*0-9])(?:(:?[-=+?])(.*))?", re.DOTALL)
+_DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
+COMMAND_OUTPUT = "what a command prints is not known"
+
+
+@dataclass(frozen=True)
+class Said:
+    """One word as a program will see it.
+
+    Attributes:
+        text: what is known of it; what is not stays as it is written.
+        references: variables it comes from.
+        why: why it is not known; empty when it is.
+        loose: not known and not in quotes, so it may stand for any number of words, or none.
+        texts: all texts it may have; empty when they are not known.
+        undefined: nobody defines a variable it refers to.
+    """
+
+    text: str
+    references: tuple[str, ...] = ()
+    why: str = ""
+    loose: bool = False
+    texts: tuple[str, ...] = ()
+    undefined: bool = False
+
+
+@dataclass
+class Script:
+    """The state of a script that is followed.
+
+    Attributes:
+        environment: variables it begins with.
+        positional: ``$0``, ``$1`` and so on.
+    """
+
+    environment: Environment
+    positional: tuple[Said, ...] = ()
+    _assigned: dict[str, tuple[Said, ...]] = field(default_factory=dict)
+
+    def run(self, text: str, depth: int = 0) -> Iterator[tuple[Said, ...]]:
+        """Words of every program the script may start, in the order they are written.
+
+        Raises:
+            Unreadable: quotes do not close, or it changes its own arguments.
+        """
+        for command in shell.commands(text):
+            words = list(command.words)
+            while words and (found := _assignment(words[0])):
+                if len(words) == 1 or all(_assignment(w) for w in words[1:]):
+                    self._assign(*found, certain=command.certain)
+                words = words[1:]
+            yield from self._started(words, command.certain, depth) if words else ()
+
+    def _started(self, words: list[Word], certain: bool, depth: int) -> Iterator[tuple[Said, ...]]:
+        name = shell.plain(words[0])
+        if name in _DECLARING:
+            for found in filter(None, map(_assignment, words[1:])):
+                self._assign(*found, certain=certain)
+            return
+        if name == "shift" or (name == "set" and _sets_arguments(words)):
+            raise shell.Unreadable(f"the script changes its own arguments with {name}")
+        said = tuple(one for word in words for one in self.expanded(word))
+        inner = None
+        if depth < DEEPEST and name == "eval":
+            inner = " ".join(one.text for one in said[1:]), self.positional
+        elif depth < DEEPEST:
+            inner = inner_script(said)
+        if inner is None:
+            yield said
+            return
+        nested = Script(self.environment, inner[1], dict(self._assigned))
+        yield from nested.run(inner[0], depth + 1)
+
+    def _assign(self, name: str, value: Word, *, certain: bool) -> None:
+        said = self._whole(value)
+        before = self._assigned.get(name) or (self._from_outside(name),)
+        self._assigned[name] = (said,) if certain else (*before, said)[-MOST_TEXTS:]
+
+    def expanded(self, word: Word) -> tuple[Said, ...]:
+        """The words one word of the script becomes."""
+        if len(word) == 1 and word[0].text in ("$@", "${@}", "$*"):
+            return self.positional[1:]
+        if all(part.quote for part in word) or not any(_refers(part) for part in word):
+            return (self._whole(word),)
+        said = self._whole(word)
+        if said.why:
+            return (replace(said, loose=len(word) == 1),)
+        parts = said.text.split()
+        return tuple(replace(said, text=part, texts=()) for part in parts)
+
+    def _whole(self, word: Word) -> Said:
+        """A word without splitting."""
+        return _joined(one for part in word for one in self._part(part))
+
+    def _part(self, part: Part) -> Iterator[Said]:
+        for text, marked in _by_mark(part.text):
+            if marked:
+                yield self._value(text, text)
+            elif part.quote == "'":
+                yield Said(text)
+            else:
+                for piece, reference in shell.pieces(text):
+                    yield self._reference(piece) if reference else Said(piece)
+
+    def _reference(self, written: str) -> Said:
+        body = written[2:-1] if written.startswith("${") else written[1:]
+        if written.startswith(("$(", "`")) or (found := _NAMED.fullmatch(body)) is None:
+            return Said(written, why=COMMAND_OUTPUT if written[:2] != "${" else f"{written} is not")
+        name, operator, other = found.groups()
+        if name in ("@", "*"):
+            return _joined(self.positional[1:], " ")
+        if name.isdigit():
+            at = int(name)
+            return self.positional[at] if at < len(self.positional) else Said("")
+        said = self._value(name, written)
+        return self._defaulted(said, name, operator, other) if operator else said
+
+    def _defaulted(self, said: Said, name: str, operator: str, other: str) -> Said:
+        """``${NAME:-other}`` and the like; an empty text counts as unset with the colon."""
+        unset = said.undefined or (operator[0] == ":" and not said.text and not said.why)
+        if operator[-1] == "+":
+            return Said("") if unset else replace(self._text(other), why=said.why)
+        if operator[-1] == "?" or not unset:
+            return said
+        value = self._text(other)
+        value = replace(value, references=(name, *value.references))
+        if operator[-1] == "=":
+            self._assigned[name] = (value,)
+        return value
+
+    def _text(self, text: str) -> Said:
+        return self._whole((Part(text.strip("\"'"), '"'),))
+
+    def _value(self, name: str, written: str) -> Said:
+        held = self._assigned.get(name)
+        if held is None:
+            said = self._from_outside(name)
+            return replace(said, text=written) if said.why else said
+        if len({one.text for one in held}) == 1 and not held[-1].why:
+            return held[-1]
+        if len(held) == 1:
+            return replace(held[0], text=written)
+        known = all(one.texts or not one.why or one.undefined for one in held)
+        texts = [t for one in held for t in (one.texts or ("" if one.undefined else one.text,))]
+        return Said(
+            written,
+            tuple(r for one in held for r in one.references),
+            f"{name} is set in a condition of the script",
+            texts=tuple(texts) if known and len(texts) <= MOST_TEXTS else (),
+        )
+
+    def _from_outside(self, name: str) -> Said:
+        values, unknown = self.environment.values, self.environment.unknown
+        if name in values:
+            return Said(values[name], (name,))
+        if name in unknown:
+            return Said("", (name,), f"{name} is {unknown[name]}")
+        if self.environment.others:
+            return Said("", (name,), f"{name} {self.environment.others}")
+        return Said("", (name,), f"nobody defines {name}", undefined=True)
+
+
+def inner_script(said: Iterable[Said]) -> tuple[str, tuple[Said, ...]] | None:
+    """Script and arguments of ``sh -c SCRIPT [NAME [ARGUMENT ...]]``; None when none is started."""
+    words = tuple(said)
+    begin = next((i for i, w in enumerate(words) if w.text.rpartition("/")[2] in SHELLS), None)
+    if begin is None or any(w.text.startswith("-") for w in words[:begin] if begin > 2):
+        return None
+    for i in range(begin + 1, len(words)):
+        word = words[i].text
+        if word.startswith("-") and not word.startswith("--") and "c" in word:
+            after = [w for w in words[i + 1 :]]
+            if after and after[0].text == "--":
+                after = after[1:]
+            return (after[0].text, tuple(after[1:])) if after else ("", ())
+        if not word.startswith(("-", "+")) and words[i - 1].text not in ("-o", "+o", "-O"):
+            return None
+    return None
+
+
+def _sets_arguments(words: list[Word]) -> bool:
+    """``set -euo pipefail`` sets options, ``set -- a b`` arguments."""
+    first = shell.plain(words[1]) if len(words) > 1 else "-"
+    return first == "--" or not first.startswith(("-", "+"))
+
+
+def _refers(part: Part) -> bool:
+    return not part.quote and bool(re.search(rf"[$`{MARK[0]}]", part.text))
+
+
+def _by_mark(text: str) -> Iterator[tuple[str, bool]]:
+    for i, piece in enumerate(_MARKED.split(text)):
+        if piece:
+            yield piece, i % 2 == 1
+
+
+def _assignment(word: Word) -> tuple[str, Word] | None:
+    """Name and value of ``NAME=value``."""
+    found = _ASSIGNED.fullmatch(word[0].text) if word and not word[0].quote else None
+    if found is None:
+        return None
+    name, rest = found.groups()
+    return name, (Part(rest, '"'), *word[1:]) if rest else word[1:]
+
+
+def _joined(said: Iterable[Said], by: str = "") -> Said:
+    """Several pieces as one word."""
+    held = tuple(said)
+    doubtful = [one for one in held if one.why]
+    texts: tuple[str, ...] = ()
+    if len(doubtful) == 1 and doubtful[0].texts:
+        at = held.index(doubtful[0])
+        before, after = (by.join(o.text for o in part) for part in (held[:at], held[at + 1 :]))
+        texts = tuple(f"{before}{text}{after}" for text in doubtful[0].texts)
+    return Said(
+        by.join(one.text for one in held),
+        tuple(r for one in held for r in one.references),
+        doubtful[0].why if doubtful else "",
+        texts=texts,
+        undefined=bool(doubtful) and all(one.undefined for one in doubtful),
+    )
+
+
+def marked(text: str, environment: Mapping[str, object]) -> str:
+    """A script with every ``$(NAME)`` that Kubernetes would put in, marked.
+
+    Names in capitals count as variables though nobody defines them yet: they are no commands.
+    """
+
+    def mark(match: re.Match[str]) -> str:
+        if match.group(1) is not None:
+            return match.group(1)
+        name = match.group(2)
+        known = name in environment or name.upper() == name
+        return f"{MARK[0]}{name}{MARK[1]}" if known else match.group(0)
+
+    return re.sub(r"\$(\$\([^)]*\))|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", mark, text)
