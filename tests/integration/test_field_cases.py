@@ -89,6 +89,57 @@ def state(plane: ControlPlane, namespace: str) -> TargetState:
     return found
 
 
+READER = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader-without-nodes-and-quotas}
+rules:
+  - {apiGroups: [serving.sojourn.dev], resources: ["*"], verbs: [get, list, watch]}
+  - {apiGroups: [apps], resources: ["*"], verbs: [get, list, watch]}
+  - {apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [get, list, watch]}
+  - {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader-without-nodes-and-quotas}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: reader-without-nodes-and-quotas
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: narrow}]
+"""
+
+
+def test_forbidden_lists_are_told_and_do_not_keep_the_operator_from_beginning(
+    control_plane: ControlPlane, namespace: str, create: Callable[..., None]
+) -> None:
+    """FC-063: nodes and quotas may not be listed."""
+    for crd in CRDS.glob("serving*.yaml"):
+        control_plane.kubectl("apply", "-f", str(crd), check=True)
+    control_plane.kubectl("apply", "-f", "-", input=READER, check=True)
+    create(deployment("chat", {"app": "chat"}, 1))
+
+    async def begun(user: str) -> tuple[bool, ClusterState]:
+        cluster = ClusterState()
+        kube = await Kube.connect(str(control_plane.kubeconfig_for(user)))
+        try:
+            return await sync(kube, Registry(Catalogue()), cluster), cluster
+        finally:
+            await kube.close()
+
+    def complete() -> bool:
+        done, cluster = asyncio.run(begun("narrow"))
+        found = cluster.target_state(declared(namespace, "chat"))
+        assert done
+        assert isinstance(found, TargetState), found
+        assert "may not list resourcequotas" in found.quota_unknown
+        return True
+
+    eventually(complete, 60, "the rights are in force")
+    done, _ = asyncio.run(begun("nobody"))
+    assert not done, "without our own kinds there is nothing to begin with"
+
+
 def test_max_batch_leaves_replicas_labels_and_annotations_to_their_owners(
     control_plane: ControlPlane, namespace: str, create: Callable[..., None]
 ) -> None:

@@ -127,6 +127,19 @@ class Scope(_Part):
     namespaces: list[str] = []
 
 
+class UnreadableQuota(StrEnum):
+    """What follows when a namespace's quotas cannot be read."""
+
+    IGNORE = "Ignore"
+    HOLD = "Hold"
+
+
+class Capacity(_Part):
+    """What the cluster has room for."""
+
+    unreadable_quota: Annotated[UnreadableQuota, Field(strict=False)] = UnreadableQuota.IGNORE
+
+
 class CertificateSource(StrEnum):
     """Who makes the webhook's certificate."""
 
@@ -172,6 +185,7 @@ class Settings(_Part):
     lease: LeaseOptions = LeaseOptions()
     thresholds: Thresholds = Thresholds()
     scope: Scope = Scope()
+    capacity: Capacity = Capacity()
     webhook: Webhook = Webhook()
     health_port: int = Field(8081, ge=0, le=65535)
     metrics_port: int = Field(9090, ge=0, le=65535)
@@ -193,6 +207,7 @@ class Settings(_Part):
             rate_window_s=self.prometheus.scrape().rate_window_s,
             tick_s=self.tick,
             free_queries=self.prometheus.custom_queries,
+            hold_without_quota=self.capacity.unreadable_quota is UnreadableQuota.HOLD,
         )
 
 

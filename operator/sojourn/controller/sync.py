@@ -42,6 +42,10 @@ async def sync(
                 cluster.replace(kind, [])
                 continue
             log.warning("list of %s: %s", plural, exc.why)
+            if exc.status == 403:
+                # Waiting would not bring it: decide without, and say what is missing.
+                cluster.mark_forbidden(kind, f"the operator may not list {plural} ({exc.why})")
+                continue
             complete = False
             continue
         cluster.replace(kind, items, before)

@@ -57,7 +57,7 @@ def bounded(situation: Situation, target: TargetState, wanted: int, policy: Poli
         # A service on its way up from zero must have been ready once before it may go back.
         replicas = min(current, 1)
         note(Clip(Reason.EVIDENCE, replicas, f"{replicas} of 0 wanted: no replica was ready yet"))
-    return _within_quota(situation, current, Bounded(replicas, tuple(clips)))
+    return _within_quota(situation, target, Bounded(replicas, tuple(clips)), policy)
 
 
 def floor_only(situation: Situation, target: TargetState) -> Bounded:
@@ -69,13 +69,21 @@ def floor_only(situation: Situation, target: TargetState) -> Bounded:
     return Bounded(floor, (Clip(Reason.MIN_REPLICAS, floor, text),))
 
 
-def _within_quota(situation: Situation, current: int, answer: Bounded) -> Bounded:
-    """Quota stops growth; it never removes what runs, and the floor is asked for all the same."""
+def _within_quota(
+    situation: Situation, target: TargetState, answer: Bounded, policy: Policy
+) -> Bounded:
+    """Quota stops growth; it never removes what runs, and the floor is asked for all the same.
+
+    One that cannot be read stops it only where the settings say so: the API server keeps it anyway.
+    """
     quota = situation.quota_replicas
-    if quota is None:
+    unread = target.quota_unknown if policy.hold_without_quota else ""
+    if quota is None and not unread:
         return answer
-    allowed = max(quota, current, situation.service.declaration.scaling.min_replicas)
+    floor = situation.service.declaration.scaling.min_replicas
+    allowed = max(quota or 0, target.spec_replicas, floor)
     if answer.replicas <= allowed:
         return answer
-    text = f"{answer.replicas} wanted, quota and capacity allow {allowed}"
+    why = f"{unread}: held at" if unread else "quota and capacity allow"
+    text = f"{answer.replicas} wanted, {why} {allowed}"
     return Bounded(allowed, (*answer.clips, Clip(Reason.QUOTA, allowed, text)))

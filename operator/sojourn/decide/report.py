@@ -114,9 +114,12 @@ def _scaling_active(outcome: Outcome) -> Condition:
 
 
 def _scaling_limited(outcome: Outcome) -> Condition:
-    clips = outcome.decision.limited_by
+    clips, target = outcome.decision.limited_by, outcome.situation.target
     if not clips:
-        return Condition("ScalingLimited", False, Reason.UNLIMITED, "no limit changed the decision")
+        text = "no limit changed the decision"
+        if isinstance(target, TargetState) and target.quota_unknown:
+            text += f"; quotas limit nothing here, for {target.quota_unknown}"
+        return Condition("ScalingLimited", False, Reason.UNLIMITED, text)
     return Condition("ScalingLimited", True, clips[-1].reason, clips[-1].text)
 
 

@@ -21,6 +21,7 @@ class Policy:
         rate_window_s: window of the rates; no scale-down while a serving pod is younger.
         tick_s: time between decisions.
         free_queries: custom PromQL of an InferenceService is run.
+        hold_without_quota: no growth while the namespace's quotas cannot be read.
 
     Raises:
         ModelDomainError: unless 0 < low < high < 1 and every time is positive.
@@ -35,6 +36,7 @@ class Policy:
     rate_window_s: float = 60.0
     tick_s: float = 15.0
     free_queries: bool = True
+    hold_without_quota: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.low_utilisation < self.high_utilisation < 1:

@@ -84,6 +84,7 @@ class TargetState:
         flags: what the container says about the engine: (role, value, source).
         replicas_manager: who, other than us, last owned the replicas; empty when nobody does.
         engine_pods: serving pods, where max batch is changed without a restart; else empty.
+        quota_unknown: why the namespace's quotas cannot be read; empty when they can.
     """
 
     spec_replicas: int = 0
@@ -102,6 +103,7 @@ class TargetState:
     flags: tuple[tuple[str, str, str], ...] = ()
     replicas_manager: str = ""
     engine_pods: tuple[EnginePod, ...] = ()
+    quota_unknown: str = ""
 
 
 def _target_not_observed() -> Unknown:

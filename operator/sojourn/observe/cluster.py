@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from sojourn.facts.declaration import Actuation, Declaration
@@ -133,8 +134,10 @@ class ClusterState:
     ) -> TargetState | Unknown:
         """The workload a service scales; ``sharing`` names other services on the same target."""
         kind = declaration.target.kind
-        if kind in self._forbidden:
-            return Unknown(Reason.TARGET_FORBIDDEN, self._forbidden[kind])
+        for needed in (kind, "Pod", "HorizontalPodAutoscaler"):
+            # Without the autoscalers nobody could tell whom we would fight.
+            if needed in self._forbidden:
+                return Unknown(Reason.TARGET_FORBIDDEN, self._forbidden[needed])
         if kind not in _TARGETS:
             return Unknown(Reason.NOT_OBSERVED, f"{kind} objects are not watched")
         workload = self._workload(declaration)
@@ -146,7 +149,9 @@ class ClusterState:
         if "Pod" not in self._synced:
             return Unknown(Reason.NOT_OBSERVED, "the first list of Pods is not complete")
         owners = (*self._other_autoscalers(declaration), *sharing)
-        return target.state_of(declaration, workload, self.pods_of(declaration), owners)
+        state = target.state_of(declaration, workload, self.pods_of(declaration), owners)
+        unread = self._forbidden.get("ResourceQuota", "")
+        return replace(state, quota_unknown=unread) if unread else state
 
     def pods_of(self, declaration: Declaration) -> Pods:
         """The pods of a service's target, through their owner references."""

@@ -15,6 +15,7 @@ import pytest
 from sojourn.decide.capacity import Serving
 from sojourn.facts.declaration import Actuation, BatchPolicy
 from sojourn.facts.plan import Plan
+from sojourn.facts.policy import Policy
 from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.service_time import LinearServiceTime
@@ -288,13 +289,24 @@ def test_queueing_is_part_of_the_latency_that_is_kept() -> None:
     assert (done.decision.after.replicas or 0) >= 3
 
 
-def test_a_cluster_whose_quota_is_not_known_scales_by_need_and_down_as_always() -> None:
-    """FC-063: what cannot be read limits nothing, and nothing says that it did."""
-    world = World(chat(), 2, quota=None)
+UNREAD = "the operator may not list resourcequotas (forbidden)"
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_quotas_that_cannot_be_read_have_one_answer_and_it_is_told(hold: bool) -> None:
+    """FC-063: nothing declares a quota here, so one setting says it for all: Ignore, or Hold."""
+    world = World(chat(), 2, policy=Policy(hold_without_quota=hold))
+    world.target = {"quota_unknown": UNREAD}
     world.see(1600.0)
     done = world.tick()
-    assert world.replicas >= 4
-    assert Reason.QUOTA not in {clip.reason for clip in done.decision.limited_by}
+    (limited,) = [c for c in done.conditions if c.type == "ScalingLimited"]
+    assert UNREAD in limited.message
+    if hold:
+        assert world.replicas == 2
+        assert (limited.status, limited.reason) == (True, Reason.QUOTA)
+    else:
+        assert world.replicas >= 4
+        assert limited.status is False
     world.see(0.0)
     assert world.run(50)[-1] == 1
 

@@ -84,6 +84,21 @@ def test_a_forbidden_kind_says_so_until_an_event_of_it_arrives() -> None:
     assert state(cluster).spec_replicas == 2
 
 
+@pytest.mark.parametrize("kind", ["Pod", "HorizontalPodAutoscaler"])
+def test_what_a_target_is_judged_by_may_not_be_forbidden(kind: str) -> None:
+    cluster = cluster_of(pods=1)
+    cluster.mark_forbidden(kind, f"list of {kind}s is forbidden")
+    assert unknown(cluster).reason is Reason.TARGET_FORBIDDEN
+
+
+def test_forbidden_quotas_are_told_and_forbidden_nodes_miss_nobody() -> None:
+    cluster = cluster_of(pods=1)
+    cluster.mark_forbidden("Node", "list of nodes is forbidden")
+    assert state(cluster).quota_unknown == ""
+    cluster.mark_forbidden("ResourceQuota", "list of resourcequotas is forbidden")
+    assert state(cluster).quota_unknown == "list of resourcequotas is forbidden"
+
+
 def test_a_kind_that_is_not_watched_is_not_observed() -> None:
     other = declaration(target=TargetRef("chat", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"))
     assert unknown(synced_cluster(), other).reason is Reason.NOT_OBSERVED
