@@ -91,9 +91,12 @@ def _max_rate(replica: DynamicReplica, goal: LatencyGoal, precise: bool) -> Repl
     read = None if precise else _read_rate(replica, goal)
     if read is not None:
         return read
-    return max_rate.largest_rate(
-        lambda rate: one_replica(OperatingPoint(replica, rate), (goal.probability,)), limit, goal
-    )
+
+    def at(rate_per_s: float) -> max_rate.Excess:
+        point = OperatingPoint(replica, rate_per_s)
+        return max_rate.excess(one_replica(point, (goal.probability,)), goal)
+
+    return max_rate.largest_rate(at, limit)
 
 
 def _read_rate(replica: DynamicReplica, goal: LatencyGoal) -> ReplicaRate | None:

@@ -84,9 +84,12 @@ class SurrogateModel:
         limit = load_limit_per_s(one.service, one.max_batch, goal)
         if not max_rate.asks_latency(goal):
             return ReplicaRate(limit, "Utilisation", 0.0, reachable=True)
-        return max_rate.largest_rate(
-            lambda rate: self.sojourn(OperatingPoint(one, rate), (goal.probability,)), limit, goal
-        )
+
+        def at(rate_per_s: float) -> max_rate.Excess:
+            point = OperatingPoint(one, rate_per_s)
+            return max_rate.excess(self.sojourn(point, (goal.probability,)), goal)
+
+        return max_rate.largest_rate(at, limit)
 
 
 def load_limit_per_s(law: BatchServiceTime, batch: int, goal: LatencyGoal) -> float:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from sojourn.model.continuous import cells, counts, fluctuation
 from sojourn.model.continuous.arrivals import Arrivals
-from sojourn.model.continuous.first_token import FirstToken, Found
+from sojourn.model.continuous.first_token import FirstToken
 from sojourn.model.continuous.machine import Machine
 from sojourn.model.continuous.population import Population, departures_scv
 from sojourn.model.continuous.steps import Atoms
@@ -28,10 +29,6 @@ _GROWTH = 0.5
 
 # Probability of finding every place taken at which the linear response is no longer trusted.
 _RARELY_FULL = 0.02
-
-_FEW = np.array([0.0, 0.5, 0.9, 1.0])
-_MANY = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 1.0])
-_QUEUE = np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 1e-4, 13)[1:], [1.0]])
 
 
 @dataclass(frozen=True)
@@ -52,15 +49,32 @@ class Pace:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """Laws of the decoding part.
+    """Decoding times, the tokens after the first: c classes, m output lengths, k nodes each.
 
     Attributes:
-        latency: end to end.
-        per_token: decoding time per later token of requests with at least two.
+        seconds: float array (c, m, k), rising in k.
+        shares: weight of each class, (c,).
+        pairs: weight of each length and node, (m, k).
+        later: tokens after the first, (m,).
     """
 
-    latency: Atoms
-    per_token: Atoms
+    seconds: FloatArray
+    shares: FloatArray
+    pairs: FloatArray
+    later: FloatArray
+
+    def per_token(self) -> Atoms:
+        """Decoding time per later token of requests with at least two."""
+        some = self.later > 0
+        gaps_s = self.seconds[:, some] / self.later[some, None]
+        weights = self.shares[:, None, None] * self.pairs[some]
+        return Atoms(gaps_s.ravel(), weights.ravel())
+
+    def mean_s(self) -> float:
+        """Mean over all requests."""
+        return float(
+            ((self.shares @ self.seconds.reshape(self.shares.size, -1)) * self.pairs.ravel()).sum()
+        )
 
 
 def pace(machine: Machine, people: Population) -> Pace:
@@ -90,16 +104,13 @@ def pace(machine: Machine, people: Population) -> Pace:
     return Pace(mean_step_s, making / tokens_per_s, relaxation)
 
 
-def decode(
-    machine: Machine, stream: Arrivals, people: Population, first: FirstToken
-) -> tuple[Decoded, Pace]:
-    """End-to-end latency and time per output token, from what each class of arrivals finds."""
+def decode(machine: Machine, stream: Arrivals, people: Population, first: FirstToken) -> Decoded:
+    """Decoding times from what each class of arrivals finds."""
     averages = pace(machine, people)
     output = machine.output
     later = output.tokens - 1
     nodes = (5, 3) if later.size > 1 else (40, 25)
     _, z_weights = cells.normal_nodes(*nodes)
-    pairs = output.weights[:, None] * z_weights[None, :]
     total_s = _totals_s(machine, stream, people, (first, averages), nodes)
     shares = np.array([one.weight for one in first.found])
     total_s = _aligned(machine, stream, people, (first, averages), (total_s, shares, z_weights))
@@ -107,19 +118,7 @@ def decode(
         # With equal outputs a place is refilled at most once while a request decodes.
         most_s = machine.full_step_s * later + machine.prompt_s * (machine.max_batch - 1)
         total_s = np.minimum(total_s, most_s[:, None])
-
-    some = later > 0
-    gaps_s = total_s[:, some] / later[some, None]
-    gaps = Atoms(gaps_s.ravel(), (shares[:, None, None] * pairs[some]).ravel())
-    values, weights = [], []
-    usual_s = float(
-        ((shares @ total_s.reshape(shares.size, -1)).reshape(pairs.shape) * pairs).sum()
-    )
-    firsts = _first_nodes(first, usual_s)
-    for one, seconds, (firsts_s, cuts) in zip(first.found, total_s, firsts, strict=True):
-        values.append((firsts_s[:, None, None] + seconds).ravel())
-        weights.append(one.weight * (cuts[:, None, None] * pairs).ravel())
-    return Decoded(Atoms(np.concatenate(values), np.concatenate(weights)), gaps), averages
+    return Decoded(total_s, shares, output.weights[:, None] * z_weights[None, :], later)
 
 
 def _totals_s(
@@ -134,20 +133,43 @@ def _totals_s(
     A surplus of arriving prompts also makes the batch grow while their requests last.
     """
     first, averages = start
-    tokens = machine.output.tokens
+    later = machine.output.tokens - 1
+    full = np.array([one.full for one in first.found])
+    decoding = np.array([one.decoding for one in first.found])
+    own_s = np.minimum(machine.steps_s(1 + decoding), machine.full_step_s)
+    y = np.maximum(averages.relaxation * later * averages.gap_s, 1e-4)
+    regress = np.sqrt(2 * (y - 1 + np.exp(-y))) / y
+    step_s = averages.step_s + regress * (own_s - averages.step_s)[:, None]
+    mean, variance = _arriving(machine, stream, people, own_s, step_s)
+    entering, entering_sd, full_z = _entering(machine, nodes)
+    mean[full] = entering
+    spread = np.sqrt(variance)
+    spread[full] = entering_sd
+    surplus = spread[:, :, None] * _surplus_nodes(machine, stream, people, averages, nodes)
+    surplus[full] = entering_sd[:, None] * full_z
+    # No fewer prompts than none.
+    np.maximum(surplus, -mean[:, :, None], out=surplus)
     calm = min(1.0, _GROWTH * max(0.0, 1 - stream.rate_per_s / machine.capacity_per_s))
-    shared = np.minimum(1.0, machine.output.mean / tokens)[:, None] * calm
-    growth_s = (tokens - 1)[:, None] * machine.per_request_s / 2 * shared
-    free, full = _surplus_nodes(machine, stream, people, averages, nodes)
-    totals = []
-    for one in first.found:
-        z = full if one.full else free
-        part = _decoding_s(machine, stream, people, (one, averages), z)
-        totals.append(part.seconds + growth_s * part.surplus)
-    return np.array(totals)
+    shared = np.minimum(1.0, machine.output.mean / machine.output.tokens) * calm
+    surplus *= (machine.prompt_s + later * machine.per_request_s / 2 * shared)[:, None]
+    surplus += (later * step_s + machine.prompt_s * mean)[:, :, None]
+    return surplus
 
 
-def _own_step_s(machine: Machine, stream: Arrivals, people: Population, step_s: float) -> float:
+def _arriving(
+    machine: Machine, stream: Arrivals, people: Population, own_s: FloatArray, step_s: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the prompts that arrive while a request decodes, arrays (c, m)."""
+    phi, later = people.phi, machine.output.tokens - 1
+    first_s = _own_step_s(machine, stream, people, own_s)
+    alone = stream.rate_per_s * (later * step_s + first_s[:, None]) - (1 - stream.company) / 2
+    alone = np.maximum(alone, 0.0)
+    return alone / (1 - phi), _split_dispersion(stream) * alone / (1 - phi) ** 3
+
+
+def _own_step_s(
+    machine: Machine, stream: Arrivals, people: Population, step_s: FloatArray
+) -> FloatArray:
     """Mean step of the own prompt: with it go the prompts that arrived in the step before."""
     phi, prompt_s = people.phi, machine.prompt_s
     near = stream.company
@@ -160,10 +182,23 @@ def _split_dispersion(stream: Arrivals) -> float:
     return stream.dispersion * (1 + 1 / stream.pooled) / 2
 
 
-def _entering(machine: Machine) -> FloatArray:
-    """Prompts that enter beside a request of a full batch, by output length: the others leave."""
+@lru_cache(maxsize=256)
+def _entering(
+    machine: Machine, nodes: tuple[int, int]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Prompts that enter beside a request of a full batch, by output length: the others leave.
+
+    Places, not arrivals, decide who enters: a plain Poisson number without feedback.
+
+    Returns:
+        mean and standard deviation (m,), and standardised nodes (m, k).
+    """
     others = (machine.max_batch - 1) / machine.output.mean
-    return (machine.output.tokens - 1) * min(others, machine.prompts_per_budget)
+    later = machine.output.tokens - 1
+    mean = later * min(others, machine.prompts_per_budget)
+    turns = (later / machine.output.mean).tolist()
+    scv = [min(1.0, departures_scv(machine.output.scv, one)) for one in turns]
+    return mean, np.sqrt(mean * np.array(scv)), counts.borel_nodes(mean, 0.0, *nodes)
 
 
 def _surplus_nodes(
@@ -172,16 +207,14 @@ def _surplus_nodes(
     people: Population,
     averages: Pace,
     nodes: tuple[int, int],
-) -> tuple[FloatArray, FloatArray]:
-    """Standardised numbers of arriving prompts, by output length: places free, and none free."""
+) -> FloatArray:
+    """Standardised numbers of arriving prompts, by output length (m, k), while places are free."""
     later = machine.output.tokens - 1
     regular = 1 - (1 - people.phi) / math.sqrt(_split_dispersion(stream))
-    own_s = _own_step_s(machine, stream, people, averages.step_s)
+    own_s = _own_step_s(machine, stream, people, np.array(averages.step_s))
     alone = stream.rate_per_s * (later * averages.step_s + own_s)
     mean = alone / (1 - people.phi)
-    free = counts.borel_nodes(mean, min(max(regular, 0.0), 0.999), *nodes)
-    full = counts.borel_nodes(_entering(machine), 0.0, *nodes)
-    return free, full
+    return counts.borel_nodes(mean, min(max(regular, 0.0), 0.999), *nodes)
 
 
 def _aligned(
@@ -203,12 +236,12 @@ def _aligned(
         return total_s
     output = machine.output
     later = output.tokens - 1
-    mean_s = np.einsum("c,cmk,k->m", shares, total_s, z_weights)
-    square = np.einsum("c,cmk,k->m", shares, (total_s - mean_s[:, None]) ** 2, z_weights)
+    mean_s = shares @ (total_s @ z_weights)
+    apart_s = total_s - mean_s[:, None]
+    square = shares @ ((apart_s * apart_s) @ z_weights)
 
     accepted = stream.rate_per_s * (1 - people.blocking)
-    atoms = first.atoms()
-    little_s = people.in_system / accepted - float((atoms.values_s * atoms.weights).sum())
+    little_s = people.in_system / accepted - first.mean_s()
     # Per token, because the nodes of the law keep its mean to a few thousandths only.
     nodes_s = float((output.weights * mean_s).sum()) / float((output.weights * later).sum())
     ratio = little_s / machine.later_tokens / nodes_s
@@ -223,71 +256,13 @@ def _aligned(
         machine.prompt_s,
     )
     # Whoever arrives during the own prompt step delays the first decoding step.
-    own_s = _own_step_s(machine, stream, people, averages.step_s)
+    own_s = float(_own_step_s(machine, stream, people, np.array(averages.step_s)))
     start_s2 = machine.prompt_s**2 * stream.rate_per_s * own_s / (1 - people.phi) ** 3
     variance = fluctuation.variance_s2(output, flow, lengths) + start_s2
     wanted = np.interp(later, lengths, np.sqrt(variance))
     factor = wanted / np.maximum(np.sqrt(square), 1e-300)
     factor = 1 + trust * (np.clip(factor, 0.5, 2.0) - 1)
     # Nothing decodes faster than empty steps.
-    shifted = ratio * mean_s[:, None] + factor[:, None] * (total_s - mean_s[:, None])
-    return np.asarray(np.maximum(shifted, later[:, None] * machine.fixed_s))
-
-
-@dataclass(frozen=True, eq=False)
-class _Decoding:
-    """Seconds of decoding and surplus prompts, float arrays (lengths, nodes)."""
-
-    seconds: FloatArray
-    surplus: FloatArray
-
-
-def _decoding_s(
-    machine: Machine,
-    stream: Arrivals,
-    people: Population,
-    start: tuple[Found, Pace],
-    z: FloatArray,
-) -> _Decoding:
-    found, averages = start
-    later = machine.output.tokens - 1
-    own_s = machine.fixed_s + machine.per_request_s * (1 + found.decoding)
-    own_s = min(own_s, machine.full_step_s)
-    y = np.maximum(averages.relaxation * later * averages.gap_s, 1e-4)
-    regress = np.sqrt(2 * (y - 1 + np.exp(-y))) / y
-    step_s = averages.step_s + regress * (own_s - averages.step_s)
-    if found.full:
-        # Places, not arrivals, decide who enters: a plain Poisson number without feedback.
-        mean = _entering(machine)
-        variance = mean * np.array(
-            [
-                min(1.0, departures_scv(machine.output.scv, steps / machine.output.mean))
-                for steps in later
-            ]
-        )
-    else:
-        first_s = _own_step_s(machine, stream, people, own_s)
-        alone = stream.rate_per_s * (later * step_s + first_s) - (1 - stream.company) / 2
-        alone = np.maximum(alone, 0.0)
-        mean = alone / (1 - people.phi)
-        variance = _split_dispersion(stream) * alone / (1 - people.phi) ** 3
-    prompts = np.maximum(0.0, mean[:, None] + np.sqrt(variance)[:, None] * z)
-    seconds = (later * step_s)[:, None] + machine.prompt_s * prompts
-    return _Decoding(seconds, prompts - mean[:, None])
-
-
-def _first_nodes(first: FirstToken, decoding_s: float) -> list[tuple[FloatArray, FloatArray]]:
-    """Each class's time to first token as a few nodes, more where it is a large part of all."""
-    condensed: dict[int, tuple[FloatArray, FloatArray]] = {}
-    for one in first.found:
-        atoms = one.first_token
-        if id(atoms) in condensed:
-            # Neighbouring classes may share one law.
-            continue
-        edges = _QUEUE
-        if not one.full:
-            mean_s = float((atoms.values_s * atoms.weights).sum())
-            edges = _MANY if mean_s > 0.05 * decoding_s else _FEW
-        nodes = cells.condense(atoms.values_s, atoms.weights, edges)
-        condensed[id(atoms)] = (nodes, np.diff(edges))
-    return [condensed[id(one.first_token)] for one in first.found]
+    apart_s *= factor[:, None]
+    apart_s += (ratio * mean_s)[:, None]
+    return np.maximum(apart_s, (later * machine.fixed_s)[:, None], out=apart_s)

@@ -51,10 +51,19 @@ class FirstToken:
     queue_wait_s: float
 
     def atoms(self) -> Atoms:
-        """The law over all arrivals."""
-        values = np.concatenate([one.first_token.values_s for one in self.found])
-        weights = np.concatenate([one.weight * one.first_token.weights for one in self.found])
+        """The law over all arrivals; neighbouring classes may share one."""
+        laws = {id(one.first_token): one.first_token for one in self.found}
+        shares = dict.fromkeys(laws, 0.0)
+        for one in self.found:
+            shares[id(one.first_token)] += one.weight
+        values = np.concatenate([law.values_s for law in laws.values()])
+        weights = np.concatenate([shares[key] * law.weights for key, law in laws.items()])
         return Atoms(values, weights)
+
+    def mean_s(self) -> float:
+        """The mean over all arrivals."""
+        means = {id(one.first_token): one.first_token.mean_s for one in self.found}
+        return sum(one.weight * means[id(one.first_token)] for one in self.found)
 
 
 def first_token(machine: Machine, stream: Arrivals, people: Population) -> FirstToken:

@@ -12,8 +12,8 @@ from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPo
 from sojourn.facts.service_time import LinearServiceTime
 from sojourn.facts.sojourn import Latency, LatencyGoal, ReplicaRate, Sojourn
 from sojourn.model import domain, max_rate
-from sojourn.model.continuous import cells, decoding, first_token, honesty, steps
-from sojourn.model.continuous.arrivals import arrivals
+from sojourn.model.continuous import cells, decoding, end_to_end, first_token, honesty, steps
+from sojourn.model.continuous.arrivals import Arrivals, arrivals
 from sojourn.model.continuous.machine import Machine, machine
 from sojourn.model.continuous.population import population
 from sojourn.model.continuous.steps import Atoms
@@ -66,10 +66,41 @@ def _max_rate(replica: ContinuousReplica, goal: LatencyGoal) -> ReplicaRate:
     if not (max_rate.asks_latency(goal) or may_lose):
         return ReplicaRate(limit_per_s, "Utilisation", 0.0, reachable=True)
 
-    def answer_at(rate_per_s: float) -> Sojourn:
-        return _solve(OperatingPoint(replica, rate_per_s), (goal.probability,))
+    return max_rate.largest_rate(
+        lambda rate: _excess(replica, rate, goal), limit_per_s, only_rises=True
+    )
 
-    return max_rate.largest_rate(answer_at, limit_per_s, goal)
+
+def _excess(replica: ContinuousReplica, rate_per_s: float, goal: LatencyGoal) -> max_rate.Excess:
+    """How far one replica is over the goal at a positive rate: only what the goal asks for."""
+    engine, levels = machine(replica), (goal.probability,)
+    unbounded = engine.places is None and rate_per_s / engine.capacity_per_s >= _UNSTABLE
+    if unbounded or _is_prompts_only(replica):
+        return max_rate.excess(_solve(OperatingPoint(replica, rate_per_s), levels), goal)
+    stream = Arrivals(rate_per_s)
+    people = population(engine, stream)
+    asked = max_rate.limits_s(goal)
+    values_s: dict[str, float] = {}
+    missing = {}
+    if asked:
+        first = first_token.first_token(engine, stream, people)
+    if "FirstToken" in asked:
+        atoms = first.atoms()
+        (values_s["FirstToken"],) = cells.quantiles(atoms.values_s, atoms.weights, levels)
+        late = atoms.values_s > asked["FirstToken"]
+        missing["FirstToken"] = float(atoms.weights[late].sum())
+    if asked.keys() & {"Latency", "OutputToken"}:
+        decoded = decoding.decode(engine, stream, people, first)
+    if "Latency" in asked:
+        (values_s["Latency"],) = end_to_end.quantiles_s(first, decoded, levels)
+    if "OutputToken" in asked:
+        atoms = decoded.per_token()
+        (values_s["OutputToken"],) = cells.quantiles(atoms.values_s, atoms.weights, levels)
+    return max_rate.worst(goal, values_s, people.blocking, missing)
+
+
+def _is_prompts_only(replica: ContinuousReplica) -> bool:
+    return replica.output.law == "fixed" and replica.output.mean == 1
 
 
 @lru_cache(maxsize=_CACHED_ANSWERS)
@@ -79,7 +110,7 @@ def _answer(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
 
 def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
     replica = _continuous(point.replica)
-    if replica.output.law == "fixed" and replica.output.mean == 1:
+    if _is_prompts_only(replica):
         return _prompts_only(point, replica, levels)
     engine = machine(replica)
     stream = arrivals(point)
@@ -91,14 +122,14 @@ def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
         return _unstable(engine, point.replicas, load, levels)
     people = population(engine, stream)
     first = first_token.first_token(engine, stream, people)
-    decoded, _ = decoding.decode(engine, stream, people, first)
+    decoded = decoding.decode(engine, stream, people, first)
     served = point.rate_per_s * (1 - people.blocking)
     mean_s = people.in_system / (stream.rate_per_s * (1 - people.blocking))
     return Sojourn(
         model=NAME,
         utilisation=load,
         busy_fraction=1 - people.idle * (1 - people.blocking),
-        latency=_latency(decoded.latency, levels, mean_s),
+        latency=Latency(mean_s, _pairs(levels, end_to_end.quantiles_s(first, decoded, levels))),
         queue_wait_s=first.queue_wait_s,
         batch_wait_s=0.0,
         service_s=mean_s - first.queue_wait_s,
@@ -107,17 +138,18 @@ def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
         throughput_per_s=served,
         in_system=served * mean_s,
         time_to_first_token=_latency(first.atoms(), levels),
-        time_per_output_token=_latency(decoded.per_token, levels),
+        time_per_output_token=_latency(decoded.per_token(), levels),
         warnings=honesty.warnings(engine, stream, people, levels),
     )
 
 
-def _latency(atoms: Atoms, levels: tuple[float, ...], mean_s: float | None = None) -> Latency:
-    weights = atoms.weights
-    if mean_s is None:
-        mean_s = float((atoms.values_s * weights).sum() / weights.sum())
-    found = cells.quantiles(atoms.values_s, weights, levels)
-    return Latency(mean_s, tuple(zip(levels, found, strict=True)))
+def _latency(atoms: Atoms, levels: tuple[float, ...]) -> Latency:
+    mean_s = float(atoms.values_s @ atoms.weights / atoms.weights.sum())
+    return Latency(mean_s, _pairs(levels, cells.quantiles(atoms.values_s, atoms.weights, levels)))
+
+
+def _pairs(levels: tuple[float, ...], seconds: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    return tuple(zip(levels, seconds, strict=True))
 
 
 def _unstable(engine: Machine, replicas: int, load: float, levels: tuple[float, ...]) -> Sojourn:

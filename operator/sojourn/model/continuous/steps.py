@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from sojourn.model.domain import FloatArray
 _TIGHT_BUDGET = 8.0
 _RESIDUALS = 8
 _NORMAL_FROM = 60.0
+_RAREST = 1e-8
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -30,6 +32,11 @@ class Atoms:
 
     values_s: FloatArray
     weights: FloatArray
+
+    @property
+    def mean_s(self) -> float:
+        """The mean of weights that add up to 1."""
+        return float(self.values_s @ self.weights)
 
 
 def is_tight(machine: Machine, stream: Arrivals) -> bool:
@@ -75,13 +82,17 @@ def untight(
         + machine.prompt_s * (1 + others[..., None])
     )
     weights = np.broadcast_to((seen[:, :, None] * shares)[..., None], values.shape)
-    return [_trim(values[g], weights[g]) for g in range(step_s.size)]
+    return _trimmed(values.reshape(step_s.size, -1), weights.reshape(step_s.size, -1))
 
 
-def _trim(values: FloatArray, weights: FloatArray) -> Atoms:
-    flat = weights.ravel()
-    kept = flat > 1e-8 * flat.sum()
-    return Atoms(values.ravel()[kept], flat[kept] / flat[kept].sum())
+def _trimmed(values: FloatArray, weights: FloatArray) -> list[Atoms]:
+    """One law a row, without its rarest atoms."""
+    weights = weights / weights.sum(1, keepdims=True)
+    kept = weights > _RAREST
+    some_s, some = values[kept], weights[kept]
+    ends = np.cumsum(kept.sum(1)).tolist()
+    parts = [slice(a, b) for a, b in pairwise((0, *ends))]
+    return [Atoms(some_s[part], some[part] / some[part].sum()) for part in parts]
 
 
 def _prompts_seen(
