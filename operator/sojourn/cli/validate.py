@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sojourn.cli.validate_read import Document
     from sojourn.controller.guard_review import Guard
     from sojourn.controller.review import Review, Reviewer
+    from sojourn.facts.declaration import Declaration
 
 
 GROUPS = ("apps", "leaderworkerset.x-k8s.io", "ray.io")
@@ -107,7 +108,9 @@ def judge(found: Iterable[Document]) -> list[Judged]:
     for one in ours:
         if one.kind == api.INFERENCE_SERVICE.kind and read(one.body)[0] is not None:
             registry.put(one.body, 0.0)
-    reviewer = Reviewer(registry, names.gpus(), registry.sharing_target, lambda _: None)
+    reviewer = Reviewer(
+        registry, names.gpus(), registry.sharing_target, lambda _: None, _graces(documents)
+    )
     guard = Guard(registry, names.gpus())
     maps = _config_maps(documents)
     judged: list[Judged] = []
@@ -144,6 +147,22 @@ def _reviewed(
             except (AttributeError, TypeError, ValueError):
                 return None  # No workload at all: the API server would refuse it before.
     return None
+
+
+def _graces(documents: Iterable[Document]) -> Callable[[Declaration], float | None]:
+    """How long pods of the workloads among the files may go on when told to stop."""
+    from sojourn.observe.records import DEFAULT_GRACE_S  # noqa: PLC0415
+
+    found: dict[tuple[str, str, str], float] = {}
+    for one in documents:
+        spec = one.body.get("spec")
+        template = spec.get("template") if isinstance(spec, Mapping) else None
+        pod = template.get("spec") if isinstance(template, Mapping) else None
+        if one.group == "apps" and isinstance(pod, Mapping):
+            grace = pod.get("terminationGracePeriodSeconds")
+            known = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_S
+            found[one.kind, one.namespace, one.name] = known
+    return lambda d: found.get((d.target.kind, d.ref.namespace, d.target.name))
 
 
 def _config_maps(documents: Iterable[Document]) -> dict[str, dict[str, Mapping[str, str]]]:

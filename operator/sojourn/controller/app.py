@@ -6,6 +6,7 @@ Any part that ends ends the process: a restart is a known state, half an operato
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -39,6 +40,7 @@ from sojourn.observe.scale_reader import ScaleReader
 log = logging.getLogger(__name__)
 
 
+SYNC_RETRY_S = 2.0
 WATCH_PATIENCE_S = 60.0
 """How far a watch may be behind a list before the process is restarted."""
 
@@ -60,18 +62,20 @@ class Operator:
         self.kopf_ready = asyncio.Event()
         self.stopping = asyncio.Event()
         self.synced = False
+        self._behind = False
         self.loop = Loop(
             self._corridor(names),
             self.lease,
             self.metrics,
-            settings.tick,
-            settings.lease.retry,
+            self._sees,
+            (settings.tick, settings.lease.retry),
         )
         self.reviewer = Reviewer(
             registry=self.registry,
             gpus=names.gpus(),
             owners_of=self._owners_of,
             rate_of=self.registry.rate_of,
+            grace_of=self.cluster.grace_s,
         )
         self.gate = Gate(kube, self.namespace, settings.webhook, self.metrics, self.reviewer)
         self.draining = False
@@ -108,6 +112,7 @@ class Operator:
                 ("lease", self.lease_when_synced()),
                 ("loop", self.loop.run()),
                 ("resync", self._resync()),
+                ("watches", self._watches_follow()),
                 ("gate", self.gate.keep(lambda: self.lease.held)),
                 ("stop", self._stop_asked()),
             )
@@ -150,8 +155,19 @@ class Operator:
             stop_flag=self.stopping,
         )
 
+    def _sees(self) -> bool:
+        """Whether the lists are at least as new as the API server's last silence.
+
+        A watch that lost its connection tries again after up to half a minute. Until then memory
+        holds what was, and to decide on that could take away what others have added.
+        """
+        return not self._behind and not self.lease.silence.is_set()
+
     async def _resync(self) -> None:
         while True:
+            if self.lease.silence.is_set():
+                self.lease.silence.clear()
+                self._behind = True
             complete = await sync.sync(
                 self.kube, self.registry, self.cluster, self.settings.scope.namespaces
             )
@@ -160,27 +176,30 @@ class Operator:
                 gc.collect()
                 gc.freeze()
             self.synced = self.synced or complete
+            if complete and self._behind:
+                self._behind = False
+                self.loop.changed()
             if complete:
-                await self._watches_follow()
-            await asyncio.sleep(self.settings.resync if complete else 2.0)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.lease.silence.wait(), self.settings.resync)
+            else:
+                await asyncio.sleep(SYNC_RETRY_S)
 
     async def _watches_follow(self) -> None:
         """End the process when a list has shown what the watch has not brought since.
 
         Kopf only logs a watcher that gives up and never starts it again.
         """
-        late = self.registry.unwatched()
-        if not late:
-            return
-        await asyncio.sleep(WATCH_PATIENCE_S)
-        still = late & self.registry.unwatched()
-        if still:
-            name = "/".join(min(still))
-            raise ClusterUnavailable(
-                "watch of InferenceServices",
-                f"{len(still)} objects, {name} among them, were not brought in "
-                f"{WATCH_PATIENCE_S:g} s: restarting",
-            )
+        while True:
+            late = self.registry.unwatched()
+            await asyncio.sleep(WATCH_PATIENCE_S)
+            if still := late & self.registry.unwatched():
+                name = "/".join(min(still))
+                raise ClusterUnavailable(
+                    "watch of InferenceServices",
+                    f"{len(still)} objects, {name} among them, were not brought in "
+                    f"{WATCH_PATIENCE_S:g} s: restarting",
+                )
 
     async def _stop_asked(self) -> None:
         asked = asyncio.Event()

@@ -30,6 +30,7 @@ BYPASS_HINT = (
 
 OwnersOf = Callable[[Declaration], tuple[str, ...]]
 RateOf = Callable[[Declaration], float | None]
+GraceOf = Callable[[Declaration], float | None]
 
 
 class Enforcement(StrEnum):
@@ -80,6 +81,7 @@ class Case:
         untouched: the spec is the stored one: whatever is found, the request is not to blame.
         rate_per_s: the observed rate of a live service, or None.
         owners: who else scales the target.
+        grace_s: how long the target's pods may go on when told to stop; None if not known.
     """
 
     declaration: Declaration | None
@@ -88,6 +90,11 @@ class Case:
     untouched: bool = False
     rate_per_s: float | None = None
     owners: tuple[str, ...] = ()
+    grace_s: float | None = None
+
+
+def _not_known(_: Declaration) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -97,12 +104,14 @@ class Reviewer:
     Attributes:
         owners_of: who else scales a declaration's target.
         rate_of: the observed rate of a live service, or None.
+        grace_of: how long the pods of its target may go on when told to stop, or None.
     """
 
     registry: Registry
     gpus: tuple[Gpu, ...]
     owners_of: OwnersOf
     rate_of: RateOf
+    grace_of: GraceOf = _not_known
 
     def review(self, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Review:
         """The answer to a CREATE (``old`` is None) or an UPDATE of an InferenceService."""
@@ -123,6 +132,7 @@ class Reviewer:
             untouched=untouched,
             rate_per_s=self.rate_of(declaration),
             owners=self.owners_of(declaration),
+            grace_s=self.grace_of(declaration),
         )
 
     def judge(self, case: Case) -> Review:
@@ -163,6 +173,7 @@ class Reviewer:
             observed_rate_per_s=case.rate_per_s,
             other_owners=case.owners,
             gpus=self.gpus,
+            grace_s=case.grace_s,
         )
         return (*resolved.findings, *admission.admit(proposal))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sojourn.decide import memory_checks, queue_checks, spec_checks
+from sojourn.decide import memory_checks, metrics_checks, queue_checks, spec_checks
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.memory import Fit
@@ -35,7 +35,9 @@ ADMISSION: tuple[Check, ...] = (
     queue_checks.utilisation_above_target,
     spec_checks.batch_wait_too_long,
     spec_checks.queue_below_batch,
-    spec_checks.zero_replicas_without_wake,
+    metrics_checks.zero_replicas_without_wake,
+    metrics_checks.query_counts_everybody,
+    spec_checks.grace_too_short,
     spec_checks.target_has_other_owner,
     spec_checks.no_peak_declared,
 )

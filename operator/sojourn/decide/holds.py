@@ -10,6 +10,9 @@ from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Situation, TargetState
 
+OVERDUE_S = 60.0
+"""So long after its grace a pod that still exists finishes nothing any more."""
+
 
 @dataclass(frozen=True)
 class Held:
@@ -85,6 +88,12 @@ def scale_not_written(situation: Situation, target: TargetState) -> Held | None:
     return not_written(situation, target)
 
 
+def _overdue(situation: Situation, target: TargetState) -> bool:
+    """Pods that should have gone: their node is lost, and they would hold scale-down for ever."""
+    until_s = target.finishing_until_s
+    return until_s is not None and situation.now_s > until_s + OVERDUE_S
+
+
 def no_scale_down(situation: Situation, target: TargetState, window_s: float) -> Held | None:
     """Evidence too thin to remove capacity, though enough to add it."""
     rate = situation.signals.rate_per_s
@@ -92,7 +101,7 @@ def no_scale_down(situation: Situation, target: TargetState, window_s: float) ->
         return Held(Reason.EVIDENCE, rate.why)
     if rate.lower_bound:
         return Held(Reason.EVIDENCE, "the arrival rate is only a lower bound")
-    if target.pods_terminating:
+    if target.pods_terminating and not _overdue(situation, target):
         # They finish long answers; a second step before would hide how the first one went.
         return Held(Reason.EVIDENCE, f"{target.pods_terminating} pods are still finishing")
     youngest = target.youngest_ready_at_s

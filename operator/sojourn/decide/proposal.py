@@ -27,12 +27,14 @@ class Proposal:
         observed_rate_per_s: live rate, used when nothing is declared; None if unknown.
         other_owners: who else scales the target.
         gpus: the catalogue's cards, for "a GPU type that would fit".
+        grace_s: how long the target's pods may go on when told to stop; None if not known.
     """
 
     serving: Serving
     observed_rate_per_s: float | None = None
     other_owners: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    grace_s: float | None = None
 
     @property
     def service(self) -> Service:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from sojourn.decide.lengths import NORMAL_P99
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
 from sojourn.facts.replica import DynamicReplica
+from sojourn.facts.service_time import TokenLengths
 from sojourn.model import service_time
 from sojourn.units import format_duration
+
+ROUTED_S = 5.0
+"""Until every router has heard that a pod is going; the usual preStop sleep."""
 
 
 def batch_wait_too_long(proposal: Proposal) -> Finding | None:
@@ -47,16 +54,44 @@ def queue_below_batch(proposal: Proposal) -> Finding | None:
     return Finding(Reason.QUEUE_BELOW_BATCH, Verdict.WARN, "spec.engine.queueCapacity", message)
 
 
-def zero_replicas_without_wake(proposal: Proposal) -> Finding | None:
-    """A floor of 0 needs a signal that exists without pods."""
-    declaration = proposal.service.declaration
-    if declaration.scaling.min_replicas > 0 or declaration.metrics.arrival_rate_query:
+def grace_too_short(proposal: Proposal) -> Finding | None:
+    """A pod told to stop is killed before the longest answers are out."""
+    grace_s = proposal.grace_s
+    if grace_s is None:
         return None
+    longest_s = _answer_s(proposal)
+    needed_s = longest_s + ROUTED_S
+    if grace_s >= needed_s:
+        return None
+    target = proposal.service.declaration.target
     message = (
-        "minReplicas 0 needs a wake source that exists without pods: give "
-        "spec.metrics.arrivalRateQuery a gateway's counter, or set minReplicas to 1."
+        f"terminationGracePeriodSeconds {grace_s:g} of {target.kind} {target.name} is shorter than "
+        f"the P99 answer at max batch {proposal.best_batch}, {format_duration(longest_s)}, and "
+        f"{ROUTED_S:g} s until no more requests are routed to a pod: scale-downs and rollouts cut "
+        f"answers off. Set at least {math.ceil(needed_s)}."
     )
-    return Finding(Reason.MIN_REPLICAS_ZERO, Verdict.REJECT, "spec.scaling.minReplicas", message)
+    numbers = (("grace_s", grace_s), ("answer_s", longest_s))
+    return Finding(Reason.GRACE_TOO_SHORT, Verdict.WARN, "spec.scaleTargetRef", message, numbers)
+
+
+def _answer_s(proposal: Proposal) -> float:
+    """Time from a request's admission into the batch to its last token, at P99 of the tokens."""
+    replica, batch = proposal.service.replica, proposal.best_batch
+    if isinstance(replica, DynamicReplica):
+        return float(service_time.service_s(replica.service, np.asarray(batch)))
+    step_s = replica.iteration.fixed_s + replica.iteration.per_request_s * batch
+    return step_s * _p99_tokens(replica.output)
+
+
+def _p99_tokens(law: TokenLengths) -> float:
+    """P99 of an output law; a histogram's own, else of the law through mean and variation."""
+    if law.law == "histogram":
+        share = np.cumsum(law.weights) / sum(law.weights)
+        return float(law.values[min(int(np.searchsorted(share, 0.99)), len(law.values) - 1)])
+    if law.law == "geometric" and law.mean > 1:
+        return math.log(0.01) / math.log1p(-1 / law.mean)
+    sigma = math.sqrt(math.log1p(law.scv))
+    return law.mean * math.exp(NORMAL_P99 * sigma - sigma**2 / 2)
 
 
 def target_has_other_owner(proposal: Proposal) -> Finding | None:

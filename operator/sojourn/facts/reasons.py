@@ -25,6 +25,8 @@ class Reason(StrEnum):
     BATCH_WAIT_TOO_LONG = "BatchWaitTooLong"
     QUEUE_BELOW_BATCH = "QueueBelowBatch"
     MIN_REPLICAS_ZERO = "MinReplicasZero"
+    QUERY_COUNTS_EVERYBODY = "QueryCountsEverybody"
+    GRACE_TOO_SHORT = "GraceTooShort"
     TARGET_CONFLICT = "TargetConflict"
     NO_PEAK_DECLARED = "NoPeakDeclared"
     PROFILE_MISSING = "ProfileMissing"
@@ -114,6 +116,8 @@ MEANING: dict[Reason, str] = {
     Reason.BATCH_WAIT_TOO_LONG: "Waiting for a batch to fill costs more than it brings.",
     Reason.QUEUE_BELOW_BATCH: "The queue is shorter than a batch, so no full batch ever gathers.",
     Reason.MIN_REPLICAS_ZERO: "No replicas are allowed, and nothing could wake the service.",
+    Reason.QUERY_COUNTS_EVERYBODY: "The arrival query matches no namespace, model or pod.",
+    Reason.GRACE_TOO_SHORT: "Pods told to stop are killed before their longest answers are out.",
     Reason.TARGET_CONFLICT: "Somebody else scales the same target; nothing is written.",
     Reason.NO_PEAK_DECLARED: "Stability cannot be judged before traffic is seen or declared.",
     Reason.PROFILE_MISSING: "The ServingProfile named in profileRef does not exist.",

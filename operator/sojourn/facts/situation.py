@@ -77,6 +77,7 @@ class TargetState:
         other_owners: HPAs, ScaledObjects and InferenceServices that scale the same target.
         youngest_ready_at_s: start of the youngest serving pod; None if none serves.
         pods_terminating: pods on their way out, no longer counted as ready.
+        finishing_until_s: when the last of them must have gone, Unix seconds; None if not known.
         blocked: why pods asked for do not come: ``Unschedulable``, ``SchedulingGated`` or
             ``FailedCreate``, with the cluster's message; empty when nothing blocks.
         rollout_unavailable: pods that may be out of service while a new template rolls out.
@@ -104,6 +105,7 @@ class TargetState:
     replicas_manager: str = ""
     engine_pods: tuple[EnginePod, ...] = ()
     quota_unknown: str = ""
+    finishing_until_s: float | None = None
 
 
 def _target_not_observed() -> Unknown:

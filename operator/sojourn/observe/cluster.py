@@ -153,6 +153,11 @@ class ClusterState:
         unread = self._forbidden.get("ResourceQuota", "")
         return replace(state, quota_unknown=unread) if unread else state
 
+    def grace_s(self, declaration: Declaration) -> float | None:
+        """How long the target's pods may go on when told to stop; None when it is not known."""
+        workload = self._workload(declaration)
+        return None if workload is None else workload.grace_s
+
     def pods_of(self, declaration: Declaration) -> Pods:
         """The pods of a service's target, through their owner references."""
         namespace = declaration.ref.namespace

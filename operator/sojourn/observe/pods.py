@@ -33,6 +33,7 @@ class Pod:
     Attributes:
         ready_at_s: since when it has been Ready; None when it is not.
         terminating: it was asked to go.
+        gone_by_s: by when it must have gone, Unix seconds; None when it was not asked to.
         blocked: why it cannot be placed; empty when it can.
         address: its IP address; empty before it has one.
         incarnation: changes whenever a container of it starts anew.
@@ -45,6 +46,7 @@ class Pod:
     blocked: str = ""
     address: str = ""
     incarnation: str = ""
+    gone_by_s: float | None = None
 
     @property
     def key(self) -> PodKey:

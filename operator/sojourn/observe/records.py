@@ -20,6 +20,9 @@ Body = Mapping[str, Any]
 OUR_SCALE_MANAGER = "sojourn-scale"
 """Field manager under which ``act`` writes replicas."""
 
+DEFAULT_GRACE_S = 30.0
+"""What Kubernetes grants when a template says nothing."""
+
 _CONTAINER_FIELDS = ("name", "image", "command", "args", "env")
 
 
@@ -59,6 +62,7 @@ class Workload:
         devices: extended resources one pod asks for, by resource name.
         rollout_unavailable: pods that may be out of service while a new template rolls out.
         replicas_manager: who, other than us, last owned the replicas.
+        grace_s: how long a pod may go on after it was told to stop.
         memo: answers derived from this version of the object.
     """
 
@@ -71,6 +75,7 @@ class Workload:
     devices: Mapping[str, float]
     rollout_unavailable: int = 0
     replicas_manager: str = ""
+    grace_s: float = DEFAULT_GRACE_S
     memo: dict[object, Any] = field(default_factory=dict, compare=False)
 
 
@@ -158,6 +163,8 @@ def _pod(body: Body) -> PodRecord:
         blocked=_blocked(status),
         address=str(status.get("podIP") or ""),
         incarnation=f"{identity.uid}/{_restarts(status)}",
+        # The API server sets the time of deletion to the end of the pod's grace.
+        gone_by_s=_unix_s(metadata.get("deletionTimestamp")),
     )
     labels = (metadata.get("labels") or {}).items()
     return PodRecord(
@@ -207,6 +214,7 @@ def _workload(kind: str, body: Body) -> Workload:
         devices=_devices(containers),
         rollout_unavailable=_unavailable(kind, spec, count),
         replicas_manager=_replicas_manager(metadata),
+        grace_s=float(template.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_S),
     )
 
 

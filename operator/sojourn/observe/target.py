@@ -47,6 +47,7 @@ def state_of(
         other_owners=owners,
         youngest_ready_at_s=max(ready_at_s, default=None),
         pods_terminating=sum(pod.terminating for pod in pods.live),
+        finishing_until_s=max((p.gone_by_s for p in pods.live if p.gone_by_s), default=None),
         blocked=workload.failure or next((p.blocked for p in pods.live if p.blocked), ""),
         rollout_unavailable=workload.rollout_unavailable,
         engine_version=facts.version,

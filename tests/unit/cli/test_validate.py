@@ -182,6 +182,15 @@ def test_a_config_map_that_is_not_among_the_files_is_named() -> None:
     assert "set by the ConfigMap engine, which is not among the files" in answer.stdout
 
 
+@pytest.mark.parametrize(("grace", "warned"), [(None, True), (60, True), (3600, False)])
+def test_the_grace_of_a_deployment_in_the_same_stream_is_compared_with_the_longest_answers(
+    grace: int | None, warned: bool
+) -> None:
+    line = f"      terminationGracePeriodSeconds: {grace}\n" if grace else ""
+    answer = validated("-f", "-", given=MOUNTED.replace("      volumes:", f"{line}      volumes:"))
+    assert ("WARN GraceTooShort" in answer.stdout) is warned, answer.stdout
+
+
 def test_the_younger_of_two_services_on_one_target_is_warned() -> None:
     second = service("other")
     second["spec"]["scaleTargetRef"] = {"name": "good"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from sojourn.decide import admission, resolve
+from sojourn.decide import admission, resolve, spec_checks
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.declaration import (
     Batching,
@@ -15,11 +16,14 @@ from sojourn.facts.declaration import (
     DeclaredEngine,
     DeclaredGpu,
     DeclaredModel,
+    DeclaredTokens,
     LatentAttention,
+    MetricsSource,
 )
-from sojourn.facts.finding import Verdict
+from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
-from sojourn.facts.replica import OperatingPoint
+from sojourn.facts.replica import ContinuousReplica, OperatingPoint
+from sojourn.facts.service_time import IterationTime, LinearServiceTime
 from tests.unit.decide.builders import CATALOGUE, declaration, proposal, service
 
 MILLION = 1_048_576
@@ -180,3 +184,113 @@ def test_where_the_timer_misses_the_slo_more_replicas_are_not_named() -> None:
     found = {f.reason: f for f in admission.admit(one)}
     assert "Shorten maxBatchWait" in found[Reason.SLO_MISSED_AT_PEAK].message
     assert Reason.BATCH_WAIT_TOO_LONG in found
+
+
+def asked(query: str, lowest: int = 1) -> dict[Reason, Finding]:
+    case = proposal(
+        metrics=MetricsSource(arrival_rate_query=query), scaling={"min_replicas": lowest}
+    )
+    return {found.reason: found for found in admission.admit(case)}
+
+
+@pytest.mark.parametrize(
+    ("query", "warned"),
+    [
+        pytest.param("sum(rate(vllm:request_success_total[2m]))", True, id="FC-024"),
+        pytest.param('sum(rate(requests_total{code!="500"}[2m]))', True, id="a matcher of its own"),
+        pytest.param('sum(rate(requests_total{namespace=~".*"}[2m]))', True, id="any namespace"),
+        pytest.param('sum(rate(requests_total{namespace!="x"}[2m]))', True, id="all but one"),
+        pytest.param(
+            'sum(rate(a_total{model="x"}[2m])) + sum(rate(b_total[2m]))', True, id="one of two"
+        ),
+        pytest.param('sum(rate({__name__="requests_total"}[2m]))', True, id="a name alone"),
+        pytest.param('sum(rate(requests_total{namespace="a"}[2m]))', False, id="namespace"),
+        pytest.param('sum(rate(requests_total{model_name="}["}[2m]))', False, id="model"),
+        pytest.param("sum(rate(r_total{svc='chat'}[2m]))", False, id="service"),
+        pytest.param('sum(rate(r_total{x="{{name}}"}[2m]))', False, id="placeholder"),
+        pytest.param('sum(gateway:rps{namespace="a"})', False, id="a recorded rate"),
+        pytest.param("vector(3)", False, id="a number"),
+    ],
+)
+def test_a_query_that_selects_nobody_in_particular_is_warned_of(query: str, warned: bool) -> None:
+    found = asked(query).get(Reason.QUERY_COUNTS_EVERYBODY)
+    assert (found is not None) is warned
+    if found is not None:
+        assert found.verdict is Verdict.WARN
+        assert "no namespace and no model or pod matcher" in found.message
+
+
+@pytest.mark.parametrize(
+    ("query", "refused"),
+    [
+        ('sum(rate(vllm:request_success_total{namespace="a"}[1m]))', True),
+        ('sum(rate(kserve_vllm:request_success_total{namespace="a"}[1m]))', True),
+        ('sum(rate(tgi_request_count{namespace="a"}[1m]))', True),
+        ('sum(rate(envoy_cluster_upstream_rq_total{envoy_cluster_name="a"}[1m]))', False),
+        (
+            'sum(rate(gateway_total{namespace="a"}[1m])) or '
+            'sum(rate(vllm:request_success_total{namespace="a"}[1m]))',
+            False,
+        ),
+        ("sum(gateway:rps)", False),
+    ],
+)
+def test_a_counter_that_only_pods_export_wakes_nobody(query: str, refused: bool) -> None:
+    """FC-036, by a query of one's own: at zero replicas the series is not there."""
+    found = asked(query, 0).get(Reason.MIN_REPLICAS_ZERO)
+    assert (found is not None) is refused
+    if found is not None:
+        assert "is exported by pods alone" in found.message
+
+
+def long_answers(grace_s: float | None, **changes: Any) -> Finding | None:
+    """T(B) = 60 s + 0.5 s B at max batch 60: 90 s a batch."""
+    case = proposal(
+        service_time=LinearServiceTime(60.0, 0.5),
+        engine={"max_batch": 60},
+        slo={"latency_s": 400.0},
+        traffic={"peak_rate_per_s": 0.5},
+        **changes,
+    )
+    found = admission.admit(replace(case, grace_s=grace_s))
+    return next((f for f in found if f.reason is Reason.GRACE_TOO_SHORT), None)
+
+
+def test_a_grace_below_the_longest_answers_is_warned_of() -> None:
+    """FC-142: 30 s of grace, 90 s of generation, 5 s until nothing more is routed there."""
+    found = long_answers(30.0)
+    assert found is not None
+    assert found.verdict is Verdict.WARN
+    assert "terminationGracePeriodSeconds 30" in found.message
+    assert "90s" in found.message
+    assert found.message.endswith("Set at least 95.")
+    assert long_answers(94.0) is not None
+    assert long_answers(95.0) is None
+    assert long_answers(None) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds"),
+    [
+        (DeclaredTokens(200, 900), 900 * 0.066),
+        (DeclaredTokens(200), 919 * 0.066),
+        (DeclaredTokens(200, 200), 200 * 0.066),
+    ],
+)
+def test_the_longest_answer_of_a_continuous_engine_is_its_p99_of_tokens(
+    tokens: DeclaredTokens, seconds: float
+) -> None:
+    """FC-142: 66 ms a step with 32 running."""
+    case = proposal(
+        engine={"batching": Batching.CONTINUOUS, "max_batch": 32},
+        service_time=None,
+        traffic={"output": tokens, "peak_rate_per_s": 0.1},
+    )
+    replica = case.service.replica
+    assert isinstance(replica, ContinuousReplica)
+    stepping = replace(replica, iteration=IterationTime(0.050, 0.0005))
+    served = replace(case.service, replica=stepping)
+    case = replace(case, serving=replace(case.serving, service=served), grace_s=1.0)
+    found = spec_checks.grace_too_short(case)
+    assert found is not None
+    assert dict(found.numbers)["answer_s"] == pytest.approx(seconds, rel=0.01)

@@ -16,6 +16,7 @@ from sojourn.facts.declaration import (
     KvLayout,
 )
 from sojourn.facts.reasons import Reason
+from sojourn.facts.service_time import LinearServiceTime
 from tests.unit.decide.builders import proposal
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "verdicts.md"
@@ -62,6 +63,10 @@ CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("maxBatchWait 200 ms", {"engine": {"max_batch_wait_s": 0.2}}),
     ("queueCapacity 4", {"engine": {"queue_capacity": 4}}),
     ("minReplicas 0", {"scaling": {"min_replicas": 0}}),
+    (
+        "arrivalRateQuery sum(rate(vllm:request_success_total[2m]))",
+        {"metrics": {"arrival_rate_query": "sum(rate(vllm:request_success_total[2m]))"}},
+    ),
     ("no traffic declared", {"traffic": {"peak_rate_per_s": None}}),
 )
 ELSEWHERE = {
@@ -70,6 +75,7 @@ ELSEWHERE = {
     Reason.MODEL_UNKNOWN,
     Reason.GPU_UNKNOWN,
     Reason.GPUS_UNUSED,
+    Reason.ARGUMENT_UNREADABLE,
     Reason.PROFILE_MISSING,
 }
 
@@ -78,7 +84,19 @@ def examples() -> str:
     """The page's section: each change with the findings it leads to."""
     lines = []
     conflict: Proposal = replace(proposal(), other_owners=("HorizontalPodAutoscaler gpt3",))
-    cases = [*((name, proposal(**change)) for name, change in CHANGES), ("an HPA", conflict)]
+    slow = proposal(
+        service_time=LinearServiceTime(30.0, 0.5),
+        slo={"latency_s": 400.0},
+        traffic={"peak_rate_per_s": 0.1},
+    )
+    cases = [
+        *((name, proposal(**change)) for name, change in CHANGES),
+        (
+            "T(B) = 30 s + 0.5 s B, 0.1 requests/s, the target's grace 30 s",
+            replace(slow, grace_s=30.0),
+        ),
+        ("an HPA", conflict),
+    ]
     for name, case in cases:
         lines.append(f"**{name}**\n")
         for finding in admission.admit(case):

@@ -221,6 +221,16 @@ def test_no_second_step_down_while_pods_still_finish_long_answers() -> None:
     assert world.run(1)[-1] == 1
 
 
+def test_pods_of_a_lost_node_do_not_hold_a_scale_down_for_ever() -> None:
+    """A sibling of FC-142: told to stop, never gone, because nobody is there to stop it."""
+    world = World(chat(), 6)
+    world.see(0.0)
+    world.target = {"pods_terminating": 1, "finishing_until_s": world.now_s + 400.0}
+    seen = world.run(60)
+    assert set(seen[:30]) == {6}
+    assert seen[-1] == 1
+
+
 def test_every_condition_is_said_anew_when_the_fault_is_gone() -> None:
     """FC-090: an outage, then a return without traffic."""
     world = World(chat(), 2)

@@ -119,6 +119,7 @@ def test_a_pod_on_its_way_out_no_longer_serves() -> None:
     leaving["metadata"]["deletionTimestamp"] = "2026-09-21T00:00:00Z"
     cluster.apply("Pod", "MODIFIED", leaving)
     assert (state(cluster).ready_replicas, state(cluster).pods_terminating) == (1, 1)
+    assert state(cluster).finishing_until_s == 1789948800.0
 
 
 def test_a_finished_pod_is_no_pod() -> None:
