@@ -154,10 +154,13 @@ def _summed(view: View, role: str, question: Question) -> Reading:
 
 
 def _values(view: View, role: str) -> Mapping[PodKey, float]:
-    """Values of a role; zero for a counter that a lazy engine has not created yet."""
+    """Values of a role; zero for a counter that a lazy engine has not created yet.
+
+    One whose requests have left other traces was created, and dropped on its way here.
+    """
     evidence = view.evidence
     values = evidence.values(role)
-    if not view.engine.lazy or role != Question.OFFERED.value:
+    if not view.engine.lazy or role != Question.OFFERED.value or _served_before(view):
         return values
     completed = {}
     for _, key in view.serving:
@@ -166,6 +169,13 @@ def _values(view: View, role: str) -> Mapping[PodKey, float]:
         if seen and not any(seen):
             completed[key] = 0.0
     return {**completed, **{key: values[key] for _, key in view.serving if key in values}}
+
+
+def _served_before(view: View) -> bool:
+    """Whether a histogram that grows with requests is there: a NaN of it counts too."""
+    keys = [(view.pods.namespace, workload) for workload in view.pods.workloads]
+    roles = ("p99", "prompt_tokens", "output_tokens")
+    return any(key in view.evidence.values(role) for role in roles for key in keys)
 
 
 def _unseen(view: View, role: str, late: list[Pod], missing: list[Pod]) -> Unknown:

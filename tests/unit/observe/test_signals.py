@@ -211,7 +211,14 @@ def test_completions_alone_are_a_lower_bound() -> None:
         ("tgi", {"running": {"a": 0.0}, "waiting": {"a": 0.0}}, Known(0.0, NOW_S)),
         ("tgi", {"running": {"a": 3.0}, "waiting": {"a": 0.0}}, Reason.NO_SERIES),
         ("tgi", {}, Reason.NO_SERIES),
-        ("vllm", {"running": {"a": 0.0}, "waiting": {"a": 0.0}}, Reason.NO_SERIES),
+        ("vllm", {"running": {"a": 0.0}, "waiting": {"a": 0.0}}, Known(0.0, NOW_S)),
+        ("vllm", {"running": {"a": 2.0}, "waiting": {"a": 0.0}}, Reason.NO_SERIES),
+        (
+            "vllm",
+            {"running": {"a": 0.0}, "waiting": {"a": 0.0}, "p99": {"a": math.nan}},
+            Reason.NO_SERIES,
+        ),
+        ("triton", {"running": {"a": 0.0}, "waiting": {"a": 0.0}}, Reason.NO_SERIES),
     ],
 )
 def test_an_absent_counter_is_a_zero_only_for_a_lazy_engine_that_is_idle(
