@@ -68,9 +68,9 @@ def test_scale_and_max_batch_have_managers_of_their_own_and_keep_each_others_fie
     control_plane: ControlPlane, namespace: str, deployment: Callable[[], Any]
 ) -> None:
     async def both(kube: Kube) -> None:
-        await writers.write_scale(kube, namespace, TARGET, 5)
+        await writers.write_scale(kube, namespace, TARGET, 2, 5)
         await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 24)
-        await writers.write_scale(kube, namespace, TARGET, 4)
+        await writers.write_scale(kube, namespace, TARGET, 5, 4)
         await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 32)
 
     run(control_plane.kubeconfig, both)
@@ -78,6 +78,29 @@ def test_scale_and_max_batch_have_managers_of_their_own_and_keep_each_others_fie
     assert body["spec"]["replicas"] == 4
     assert env_of(body) == [{"name": "SOJOURN_MAX_BATCH", "value": "32"}]
     assert {"sojourn-scale", "sojourn-batch"} <= set(managers(body))
+
+
+@pytest.mark.parametrize("there", [0, 2, 4])
+def test_a_scale_that_changed_meanwhile_is_not_written(
+    control_plane: ControlPlane, namespace: str, deployment: Callable[[], Any], there: int
+) -> None:
+    scale = ("scale", "deployment/engine", f"--replicas={there}", "-n", namespace)
+    control_plane.kubectl(*scale, check=True)
+
+    async def write(kube: Kube) -> None:
+        for seen in {0, 1, 2, 4} - {there}:
+            with pytest.raises(ClusterUnavailable, match="no longer") as caught:
+                await writers.write_scale(kube, namespace, TARGET, seen, 3)
+            assert caught.value.status == 409
+
+    run(control_plane.kubeconfig, write)
+    assert deployment()["spec"]["replicas"] == there
+
+    async def write_what_is_seen(kube: Kube) -> None:
+        await writers.write_scale(kube, namespace, TARGET, there, 3)
+
+    run(control_plane.kubeconfig, write_what_is_seen)
+    assert deployment()["spec"]["replicas"] == 3
 
 
 def test_an_author_who_owns_the_variable_vetoes_max_batch(
@@ -102,7 +125,7 @@ def test_the_authors_next_apply_keeps_our_replicas_and_variable(
     control_plane: ControlPlane, namespace: str, deployment: Callable[[], Any]
 ) -> None:
     async def both(kube: Kube) -> None:
-        await writers.write_scale(kube, namespace, TARGET, 5)
+        await writers.write_scale(kube, namespace, TARGET, 2, 5)
         await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 24)
 
     run(control_plane.kubeconfig, both)

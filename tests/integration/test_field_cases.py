@@ -153,7 +153,7 @@ def test_max_batch_leaves_replicas_labels_and_annotations_to_their_owners(
         try:
             ref = MaxBatchRef(container="engine")
             await writers.write_max_batch(kube, namespace, TargetRef("chat"), ref, 48)
-            await writers.write_scale(kube, namespace, TargetRef("chat"), 4)
+            await writers.write_scale(kube, namespace, TargetRef("chat"), 4, 4)
         finally:
             await kube.close()
 
@@ -180,6 +180,8 @@ def test_pods_belong_to_their_owner_whatever_selectors_match(
         cluster = seen(control_plane)
         counts = [len(cluster.pods_of(declared(namespace, name)).live) for name in ("a", "b")]
         assert counts == [2, 3]
+        told = [cluster.target_pods(declared(namespace, name)).overlapping for name in ("a", "b")]
+        assert told == [("Deployment b",), ("Deployment a",)]
         return True
 
     eventually(counted, 60, "every pod is counted for its owner")
@@ -225,7 +227,11 @@ def test_the_last_client_that_set_replicas_is_known_by_name(
 def test_the_scale_of_a_target_has_a_selector_and_our_kind_offers_none_of_its_own(
     control_plane: ControlPlane, namespace: str, create: Callable[..., None]
 ) -> None:
-    """FC-086: an external autoscaler scales the target, whose scale is complete."""
+    """FC-086, but for one thing: the case asks for ``inferenceservices/chat/scale``.
+
+    Our kind has no replicas of its own, only bounds, so a scale of it would be a second place to
+    write them. An external autoscaler scales the target, whose scale has what the case asks of ours.
+    """
     create(deployment("chat", {"app": "chat"}, 2))
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/chat/scale"
     scale = json.loads(control_plane.kubectl("get", "--raw", path, check=True).stdout)

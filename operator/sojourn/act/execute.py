@@ -90,10 +90,11 @@ class Executor:
         if plan.service is None or not self.may_write():
             return Applied(plan)
         declaration, namespace = plan.service.declaration, plan.ref.namespace
-        after = plan.decision.after
+        before, after = plan.decision.before, plan.decision.after
         try:
             if plan.write_replicas and after.replicas is not None:
-                await writers.write_scale(self.kube, namespace, declaration.target, after.replicas)
+                change = before.replicas or 0, after.replicas
+                await writers.write_scale(self.kube, namespace, declaration.target, *change)
                 scaled = True
             if plan.write_max_batch and after.max_batch is not None and self.may_write():
                 reference = declaration.engine.max_batch_ref

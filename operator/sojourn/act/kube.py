@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from sojourn.errors import ClusterUnavailable
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+STEPS = "application/json-patch+json"
 JSON = "application/json"
 
 
@@ -26,7 +27,7 @@ class Request:
 
     method: str
     path: str
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     content_type: str = JSON
     query: tuple[tuple[str, str], ...] = ()
 

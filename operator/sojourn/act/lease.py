@@ -7,6 +7,7 @@ clocks of two hosts do not matter: a lease is free when it has not changed for i
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +37,9 @@ class Lease:
 
     Args:
         monotonic: a clock that never steps back, in seconds.
+
+    Attributes:
+        silence: set when the API server gave no answer; whoever makes up for it clears it.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Lease:
         self._kube = kube
         self._settings = settings
         self._monotonic = monotonic
+        self.silence = asyncio.Event()
         self._renewed_at = float("-inf")
         self._seen: tuple[str, str] = ("", "")
         self._seen_at = float("-inf")
@@ -69,6 +74,8 @@ class Lease:
         except ClusterUnavailable as exc:
             if exc.status in (401, 403):
                 raise
+            if exc.status is None:
+                self.silence.set()
             log.warning("lease not renewed: %s", exc.why)
         return self.held
 

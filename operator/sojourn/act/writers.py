@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sojourn.act.kube import APPLY, MERGE, Kube, Request, object_path
+from sojourn.act.kube import APPLY, STEPS, Kube, Request, object_path
+from sojourn.errors import ClusterUnavailable
 from sojourn.facts.declaration import MaxBatchRef, ObjectRef, TargetRef
 from sojourn.facts.plan import Event
 
@@ -16,19 +17,38 @@ STATUS_MANAGER = "sojourn"
 SCALE_MANAGER = "sojourn-scale"
 BATCH_MANAGER = "sojourn-batch"
 EVENT_WINDOW_S = 3600.0
+TEST_FAILED = "due to an error in our request"
+"""All that the API server says of a test in a JSON patch that failed."""
 
 
-async def write_scale(kube: Kube, namespace: str, target: TargetRef, replicas: int) -> None:
-    """Set the target's replicas through its scale subresource.
+async def write_scale(
+    kube: Kube, namespace: str, target: TargetRef, before: int, replicas: int
+) -> None:
+    """Set the target's replicas through its scale subresource, if they are still as decided on.
+
+    What was seen may be old: a watch may have lost its connection. Then 3 in place of 2 could take
+    one of 4 away.
+
+    Args:
+        before: replicas that the decision was made on.
 
     Raises:
-        ClusterUnavailable: the write did not succeed.
+        ClusterUnavailable: the write did not succeed; status 409 when ``before`` is out of date.
     """
     path = object_path(target.api_version, target.kind, namespace, target.name) + "/scale"
-    body = {"spec": {"replicas": replicas}}
-    await kube.call(
-        Request("PATCH", path, body, MERGE, (("fieldManager", SCALE_MANAGER),)),
+    steps = (
+        # The API leaves a zero out.
+        {"op": "test", "path": "/spec/replicas", "value": before or None},
+        {"op": "add", "path": "/spec/replicas", "value": replicas},
     )
+    request = Request("PATCH", path, list(steps), STEPS, (("fieldManager", SCALE_MANAGER),))
+    try:
+        await kube.call(request)
+    except ClusterUnavailable as exc:
+        if exc.status != 422 or TEST_FAILED not in exc.why:
+            raise
+        why = f"not scaled: there are no longer the {before} replicas that were decided on"
+        raise ClusterUnavailable(exc.what, why, 409) from exc
 
 
 async def write_max_batch(

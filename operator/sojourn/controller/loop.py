@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 
 from sojourn.act.lease import Lease
 from sojourn.controller.own_metrics import OwnMetrics
@@ -22,23 +23,28 @@ class Loop:
     """Ticks of one process.
 
     Args:
-        tick_s: time between two ticks.
-        retry_s: time between two looks at the lease.
+        sees: whether what is known of the cluster is up to date; else a tick is left out.
+        pace_s: time between two ticks, and between two looks at the lease.
     """
 
     def __init__(
-        self, corridor: Corridor, lease: Lease, metrics: OwnMetrics, tick_s: float, retry_s: float
+        self,
+        corridor: Corridor,
+        lease: Lease,
+        metrics: OwnMetrics,
+        sees: Callable[[], bool],
+        pace_s: tuple[float, float],
     ) -> None:
         self._corridor = corridor
         self._lease = lease
         self._metrics = metrics
-        self._tick_s = tick_s
-        self._retry_s = retry_s
+        self._sees = sees
+        self._tick_s, self._retry_s = pace_s
         self._changed = asyncio.Event()
         self.last_tick_at_s = 0.0
 
     def changed(self) -> None:
-        """A spec changed: tick as soon as is polite."""
+        """A spec changed, or the cluster is seen again: tick as soon as is polite."""
         self._changed.set()
 
     async def tend_lease(self) -> None:
@@ -63,7 +69,7 @@ class Loop:
         """Tick for ever; an error of a tick is logged and the next tick tries again."""
         while True:
             started = time.monotonic()
-            if self._lease.held:
+            if self._lease.held and self._sees():
                 await self._tick()
             await self._until_next(started)
 

@@ -28,9 +28,21 @@ async def sync(
 ) -> bool:
     """List every kind into memory; True when all lists that matter arrived.
 
+    Where no answer comes at all the rest is not asked for: each would wait out its time limit.
+
     Args:
         namespaces: the ones this release owns; none means all.
     """
+    try:
+        return await _sync_all(kube, registry, cluster, namespaces)
+    except ClusterUnavailable as exc:
+        log.warning("lists: %s", exc)
+        return False
+
+
+async def _sync_all(
+    kube: Kube, registry: Registry, cluster: ClusterState, namespaces: Sequence[str]
+) -> bool:
     complete = await _sync_own(kube, registry, namespaces)
     for group, version, plural, kind in WATCHED:
         paths = _paths(group, version, plural, () if plural == "nodes" else namespaces)
@@ -41,6 +53,8 @@ async def sync(
             if exc.status == 404:  # this cluster does not serve the kind
                 cluster.replace(kind, [])
                 continue
+            if exc.status is None:
+                raise
             log.warning("list of %s: %s", plural, exc.why)
             if exc.status == 403:
                 # Waiting would not bring it: decide without, and say what is missing.
@@ -64,6 +78,8 @@ async def _sync_own(kube: Kube, registry: Registry, namespaces: Sequence[str]) -
                 keys.add((body["metadata"]["namespace"], body["metadata"]["name"]))
         registry.keep_only(keys)
     except ClusterUnavailable as exc:
+        if exc.status is None:
+            raise
         log.warning("list of our own kinds: %s", exc.why)
         return False
     return True
