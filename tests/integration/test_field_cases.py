@@ -230,7 +230,7 @@ def test_the_scale_of_a_target_has_a_selector_and_our_kind_offers_none_of_its_ow
     """FC-086, but for one thing: the case asks for ``inferenceservices/chat/scale``.
 
     Our kind has no replicas of its own, only bounds, so a scale of it would be a second place to
-    write them. An external autoscaler scales the target, whose scale has what the case asks of ours.
+    write them. An external autoscaler scales the target, whose scale has what the case asks for.
     """
     create(deployment("chat", {"app": "chat"}, 2))
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/chat/scale"

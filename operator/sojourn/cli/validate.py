@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sojourn.controller.guard_review import Guard
     from sojourn.controller.review import Review, Reviewer
     from sojourn.facts.declaration import Declaration
+    from sojourn.facts.situation import TargetPods
 
 
 GROUPS = ("apps", "leaderworkerset.x-k8s.io", "ray.io")
@@ -109,7 +111,7 @@ def judge(found: Iterable[Document]) -> list[Judged]:
         if one.kind == api.INFERENCE_SERVICE.kind and read(one.body)[0] is not None:
             registry.put(one.body, 0.0)
     reviewer = Reviewer(
-        registry, names.gpus(), registry.sharing_target, lambda _: None, _graces(documents)
+        registry, names.gpus(), registry.sharing_target, lambda _: None, _pods_of(documents)
     )
     guard = Guard(registry, names.gpus())
     maps = _config_maps(documents)
@@ -149,20 +151,17 @@ def _reviewed(
     return None
 
 
-def _graces(documents: Iterable[Document]) -> Callable[[Declaration], float | None]:
-    """How long pods of the workloads among the files may go on when told to stop."""
-    from sojourn.observe.records import DEFAULT_GRACE_S  # noqa: PLC0415
+def _pods_of(documents: Iterable[Document]) -> Callable[[Declaration], TargetPods]:
+    """What the workloads among the files say of their pods, as the cluster would tell it."""
+    from sojourn.observe.cluster import ClusterState  # noqa: PLC0415
 
-    found: dict[tuple[str, str, str], float] = {}
+    cluster = ClusterState()
     for one in documents:
-        spec = one.body.get("spec")
-        template = spec.get("template") if isinstance(spec, Mapping) else None
-        pod = template.get("spec") if isinstance(template, Mapping) else None
-        if one.group == "apps" and isinstance(pod, Mapping):
-            grace = pod.get("terminationGracePeriodSeconds")
-            known = float(grace) if isinstance(grace, int) else DEFAULT_GRACE_S
-            found[one.kind, one.namespace, one.name] = known
-    return lambda d: found.get((d.target.kind, d.ref.namespace, d.target.name))
+        if one.group == "apps" and one.kind in ("Deployment", "StatefulSet"):
+            with contextlib.suppress(AttributeError, TypeError, ValueError):
+                # What is no workload at all the API server would refuse before.
+                cluster.apply(one.kind, None, one.body)
+    return cluster.target_pods
 
 
 def _config_maps(documents: Iterable[Document]) -> dict[str, dict[str, Mapping[str, str]]]:

@@ -75,7 +75,7 @@ class Operator:
             gpus=names.gpus(),
             owners_of=self._owners_of,
             rate_of=self.registry.rate_of,
-            grace_of=self.cluster.grace_s,
+            pods_of=self.cluster.target_pods,
         )
         self.gate = Gate(kube, self.namespace, settings.webhook, self.metrics, self.reviewer)
         self.draining = False

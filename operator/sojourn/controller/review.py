@@ -7,7 +7,7 @@ under our feet and belongs to the event loop; ``judge`` is arithmetic and may ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -21,6 +21,7 @@ from sojourn.facts.declaration import Declaration
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import TargetPods
 from sojourn.model.choose import model_for
 
 BYPASS_HINT = (
@@ -30,7 +31,7 @@ BYPASS_HINT = (
 
 OwnersOf = Callable[[Declaration], tuple[str, ...]]
 RateOf = Callable[[Declaration], float | None]
-GraceOf = Callable[[Declaration], float | None]
+PodsOf = Callable[[Declaration], TargetPods]
 
 
 class Enforcement(StrEnum):
@@ -81,7 +82,7 @@ class Case:
         untouched: the spec is the stored one: whatever is found, the request is not to blame.
         rate_per_s: the observed rate of a live service, or None.
         owners: who else scales the target.
-        grace_s: how long the target's pods may go on when told to stop; None if not known.
+        pods: what is known of the target's pods.
     """
 
     declaration: Declaration | None
@@ -90,11 +91,11 @@ class Case:
     untouched: bool = False
     rate_per_s: float | None = None
     owners: tuple[str, ...] = ()
-    grace_s: float | None = None
+    pods: TargetPods = field(default_factory=TargetPods)
 
 
-def _not_known(_: Declaration) -> None:
-    return None
+def _not_known(_: Declaration) -> TargetPods:
+    return TargetPods()
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,14 @@ class Reviewer:
     Attributes:
         owners_of: who else scales a declaration's target.
         rate_of: the observed rate of a live service, or None.
-        grace_of: how long the pods of its target may go on when told to stop, or None.
+        pods_of: what is known of the pods of its target.
     """
 
     registry: Registry
     gpus: tuple[Gpu, ...]
     owners_of: OwnersOf
     rate_of: RateOf
-    grace_of: GraceOf = _not_known
+    pods_of: PodsOf = _not_known
 
     def review(self, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Review:
         """The answer to a CREATE (``old`` is None) or an UPDATE of an InferenceService."""
@@ -132,7 +133,7 @@ class Reviewer:
             untouched=untouched,
             rate_per_s=self.rate_of(declaration),
             owners=self.owners_of(declaration),
-            grace_s=self.grace_of(declaration),
+            pods=self.pods_of(declaration),
         )
 
     def judge(self, case: Case) -> Review:
@@ -173,7 +174,7 @@ class Reviewer:
             observed_rate_per_s=case.rate_per_s,
             other_owners=case.owners,
             gpus=self.gpus,
-            grace_s=case.grace_s,
+            pods=case.pods,
         )
         return (*resolved.findings, *admission.admit(proposal))
 

@@ -39,6 +39,7 @@ ADMISSION: tuple[Check, ...] = (
     metrics_checks.query_counts_everybody,
     spec_checks.grace_too_short,
     spec_checks.target_has_other_owner,
+    spec_checks.selectors_overlap,
     spec_checks.no_peak_declared,
 )
 """In the order a reader cares: does it start, is it stable, is it fast, is it tidy."""

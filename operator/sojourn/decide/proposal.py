@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sojourn.decide.capacity import Serving
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.service import Service
+from sojourn.facts.situation import TargetPods
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class Proposal:
         observed_rate_per_s: live rate, used when nothing is declared; None if unknown.
         other_owners: who else scales the target.
         gpus: the catalogue's cards, for "a GPU type that would fit".
-        grace_s: how long the target's pods may go on when told to stop; None if not known.
+        pods: what is known of the target's pods.
     """
 
     serving: Serving
     observed_rate_per_s: float | None = None
     other_owners: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
-    grace_s: float | None = None
+    pods: TargetPods = field(default_factory=TargetPods)
 
     @property
     def service(self) -> Service:

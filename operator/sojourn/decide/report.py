@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sojourn.decide import spec_checks
 from sojourn.decide.holds import Held
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.memory import Fit
@@ -190,4 +191,8 @@ def _conflict(outcome: Outcome) -> Condition:
             "take replicas out of its manifest, or let it ignore them"
         )
         return Condition("Conflict", True, Reason.EXTERNAL_WRITER, text)
+    if isinstance(target, TargetState) and target.overlapping:
+        named = outcome.situation.service.declaration.target
+        text = spec_checks.overlap(f"{named.kind} {named.name}", target.overlapping)
+        return Condition("Conflict", True, Reason.SELECTOR_OVERLAP, text)
     return Condition("Conflict", False, Reason.NO_CONFLICT, "nobody else scales the target")

@@ -56,7 +56,7 @@ def queue_below_batch(proposal: Proposal) -> Finding | None:
 
 def grace_too_short(proposal: Proposal) -> Finding | None:
     """A pod told to stop is killed before the longest answers are out."""
-    grace_s = proposal.grace_s
+    grace_s = proposal.pods.grace_s
     if grace_s is None:
         return None
     longest_s = _answer_s(proposal)
@@ -104,6 +104,27 @@ def target_has_other_owner(proposal: Proposal) -> Finding | None:
         "decisions are reported and not written until one of them is removed."
     )
     return Finding(Reason.TARGET_CONFLICT, Verdict.WARN, "spec.scaleTargetRef", message)
+
+
+def selectors_overlap(proposal: Proposal) -> Finding | None:
+    """Pods of the target carry another workload's labels, or the reverse."""
+    others = proposal.pods.overlapping
+    if not others:
+        return None
+    target = proposal.service.declaration.target
+    message = (
+        f"{overlap(f'{target.kind} {target.name}', others)} Give each a label of its own in its "
+        "selector and its pod template."
+    )
+    return Finding(Reason.SELECTOR_OVERLAP, Verdict.WARN, "spec.scaleTargetRef", message)
+
+
+def overlap(target: str, others: tuple[str, ...]) -> str:
+    """What two workloads whose selectors overlap do to each other, as one sentence."""
+    return (
+        f"pods of {target} and of {', '.join(others)} match each other's selector: Sojourn tells "
+        "them apart by their owner, an HPA or a Service does not."
+    )
 
 
 def no_peak_declared(proposal: Proposal) -> Finding | None:

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     QUEUE_BELOW_BATCH = "QueueBelowBatch"
     MIN_REPLICAS_ZERO = "MinReplicasZero"
     QUERY_COUNTS_EVERYBODY = "QueryCountsEverybody"
+    SELECTOR_OVERLAP = "SelectorOverlap"
     GRACE_TOO_SHORT = "GraceTooShort"
     TARGET_CONFLICT = "TargetConflict"
     NO_PEAK_DECLARED = "NoPeakDeclared"
@@ -117,6 +118,7 @@ MEANING: dict[Reason, str] = {
     Reason.QUEUE_BELOW_BATCH: "The queue is shorter than a batch, so no full batch ever gathers.",
     Reason.MIN_REPLICAS_ZERO: "No replicas are allowed, and nothing could wake the service.",
     Reason.QUERY_COUNTS_EVERYBODY: "The arrival query matches no namespace, model or pod.",
+    Reason.SELECTOR_OVERLAP: "Another workload's pods match the target's selector, or the reverse.",
     Reason.GRACE_TOO_SHORT: "Pods told to stop are killed before their longest answers are out.",
     Reason.TARGET_CONFLICT: "Somebody else scales the same target; nothing is written.",
     Reason.NO_PEAK_DECLARED: "Stability cannot be judged before traffic is seen or declared.",

@@ -77,6 +77,7 @@ class TargetState:
         other_owners: HPAs, ScaledObjects and InferenceServices that scale the same target.
         youngest_ready_at_s: start of the youngest serving pod; None if none serves.
         pods_terminating: pods on their way out, no longer counted as ready.
+        overlapping: other workloads whose selector or pods its own shares.
         finishing_until_s: when the last of them must have gone, Unix seconds; None if not known.
         blocked: why pods asked for do not come: ``Unschedulable``, ``SchedulingGated`` or
             ``FailedCreate``, with the cluster's message; empty when nothing blocks.
@@ -106,6 +107,20 @@ class TargetState:
     engine_pods: tuple[EnginePod, ...] = ()
     quota_unknown: str = ""
     finishing_until_s: float | None = None
+    overlapping: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TargetPods:
+    """What admission asks about the pods of a target.
+
+    Attributes:
+        grace_s: how long one may go on when told to stop; None if not known.
+        overlapping: other workloads whose selector or pods the target's own shares.
+    """
+
+    grace_s: float | None = None
+    overlapping: tuple[str, ...] = ()
 
 
 def _target_not_observed() -> Unknown:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from sojourn.facts.declaration import Actuation, Declaration
 from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
-from sojourn.facts.situation import TargetState
+from sojourn.facts.situation import TargetPods, TargetState
 from sojourn.observe import target
 from sojourn.observe.pods import Pods
 from sojourn.observe.records import (
@@ -29,6 +29,7 @@ from sojourn.observe.records import (
     identity_of,
     record_of,
 )
+from sojourn.observe.selectors import Selectors
 
 WATCHED: Final = (
     "Deployment",
@@ -62,6 +63,7 @@ class ClusterState:
         self._autoscalers: dict[Key, set[Key]] = defaultdict(set)
         self._quotas: dict[str, set[Key]] = defaultdict(set)
         self._departed: dict[str, deque[str]] = {}
+        self._selectors: dict[str, Selectors[Key]] = defaultdict(Selectors)
         # Owners of the pods that share a workload name: more than one makes it ambiguous.
         self._workload_owners: dict[tuple[str, str], dict[str, int]] = {}
 
@@ -86,6 +88,8 @@ class ClusterState:
             self._remove(key)
             old = None
         self._records[key] = record
+        if isinstance(record, Workload) and record.selector:
+            self._selectors[key[1]].put(key, record.selector, record.pod_labels)
         if old is None or isinstance(record, Autoscaler):
             if isinstance(old, Autoscaler):
                 self._unlink(key, old)
@@ -150,13 +154,25 @@ class ClusterState:
             return Unknown(Reason.NOT_OBSERVED, "the first list of Pods is not complete")
         owners = (*self._other_autoscalers(declaration), *sharing)
         state = target.state_of(declaration, workload, self.pods_of(declaration), owners)
-        unread = self._forbidden.get("ResourceQuota", "")
-        return replace(state, quota_unknown=unread) if unread else state
+        unread, overlapping = self._forbidden.get("ResourceQuota", ""), self._beside(declaration)
+        if unread or overlapping:
+            return replace(state, quota_unknown=unread, overlapping=overlapping)
+        return state
 
-    def grace_s(self, declaration: Declaration) -> float | None:
-        """How long the target's pods may go on when told to stop; None when it is not known."""
+    def target_pods(self, declaration: Declaration) -> TargetPods:
+        """What admission asks about the target's pods."""
         workload = self._workload(declaration)
-        return None if workload is None else workload.grace_s
+        grace_s = None if workload is None else workload.grace_s
+        return TargetPods(grace_s, self._beside(declaration))
+
+    def _beside(self, declaration: Declaration) -> tuple[str, ...]:
+        """Workloads that share pods with the target by their labels."""
+        namespace, target_ref = declaration.ref.namespace, declaration.target
+        selectors = self._selectors.get(namespace)
+        if selectors is None:
+            return ()
+        found = selectors.overlapping((target_ref.kind, namespace, target_ref.name))
+        return tuple(f"{kind} {name}" for kind, _, name in sorted(found))
 
     def pods_of(self, declaration: Declaration) -> Pods:
         """The pods of a service's target, through their owner references."""
@@ -273,6 +289,9 @@ class ClusterState:
                 gone.append(record.identity.name)
         elif isinstance(record, Workload):
             self._departed.pop(record.identity.uid, None)
+            self._selectors[key[1]].drop(key)
+            if not self._selectors[key[1]]:
+                del self._selectors[key[1]]
 
     def _root_uid(self, identity: Identity) -> str:
         """The Deployment behind a pod's ReplicaSet, or the pod's own controller."""

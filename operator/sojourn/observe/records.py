@@ -13,6 +13,7 @@ from typing import Any
 
 from sojourn.errors import UnitError
 from sojourn.observe.pods import Pod, workload_of
+from sojourn.observe.selectors import Labels, pod_labels_of, selector_of
 from sojourn.units import parse_quantity
 
 Body = Mapping[str, Any]
@@ -63,6 +64,8 @@ class Workload:
         rollout_unavailable: pods that may be out of service while a new template rolls out.
         replicas_manager: who, other than us, last owned the replicas.
         grace_s: how long a pod may go on after it was told to stop.
+        selector: labels by which it finds its pods.
+        pod_labels: labels of the pods it makes.
         memo: answers derived from this version of the object.
     """
 
@@ -76,6 +79,8 @@ class Workload:
     rollout_unavailable: int = 0
     replicas_manager: str = ""
     grace_s: float = DEFAULT_GRACE_S
+    selector: Labels = frozenset()
+    pod_labels: Labels = frozenset()
     memo: dict[object, Any] = field(default_factory=dict, compare=False)
 
 
@@ -202,6 +207,7 @@ def _workload(kind: str, body: Body) -> Workload:
     containers = template.get("containers") or []
     failure = _condition(status, "ReplicaFailure")
     replicas = spec.get("replicas")
+    own = spec if kind != "ReplicaSet" else {}  # its Deployment stands for it
     unseen = int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0)
     count = 1 if replicas is None else int(replicas)
     return Workload(
@@ -214,6 +220,8 @@ def _workload(kind: str, body: Body) -> Workload:
         devices=_devices(containers),
         rollout_unavailable=_unavailable(kind, spec, count),
         replicas_manager=_replicas_manager(metadata),
+        selector=selector_of(own),
+        pod_labels=pod_labels_of(own),
         grace_s=float(template.get("terminationGracePeriodSeconds") or DEFAULT_GRACE_S),
     )
 

@@ -24,6 +24,7 @@ from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
 from sojourn.facts.replica import ContinuousReplica, OperatingPoint
 from sojourn.facts.service_time import IterationTime, LinearServiceTime
+from sojourn.facts.situation import TargetPods
 from tests.unit.decide.builders import CATALOGUE, declaration, proposal, service
 
 MILLION = 1_048_576
@@ -252,7 +253,7 @@ def long_answers(grace_s: float | None, **changes: Any) -> Finding | None:
         traffic={"peak_rate_per_s": 0.5},
         **changes,
     )
-    found = admission.admit(replace(case, grace_s=grace_s))
+    found = admission.admit(replace(case, pods=TargetPods(grace_s)))
     return next((f for f in found if f.reason is Reason.GRACE_TOO_SHORT), None)
 
 
@@ -290,7 +291,7 @@ def test_the_longest_answer_of_a_continuous_engine_is_its_p99_of_tokens(
     assert isinstance(replica, ContinuousReplica)
     stepping = replace(replica, iteration=IterationTime(0.050, 0.0005))
     served = replace(case.service, replica=stepping)
-    case = replace(case, serving=replace(case.serving, service=served), grace_s=1.0)
+    case = replace(case, serving=replace(case.serving, service=served), pods=TargetPods(1.0))
     found = spec_checks.grace_too_short(case)
     assert found is not None
     assert dict(found.numbers)["answer_s"] == pytest.approx(seconds, rel=0.01)

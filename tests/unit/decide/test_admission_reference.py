@@ -17,6 +17,7 @@ from sojourn.facts.declaration import (
 )
 from sojourn.facts.reasons import Reason
 from sojourn.facts.service_time import LinearServiceTime
+from sojourn.facts.situation import TargetPods
 from tests.unit.decide.builders import proposal
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "verdicts.md"
@@ -93,7 +94,11 @@ def examples() -> str:
         *((name, proposal(**change)) for name, change in CHANGES),
         (
             "T(B) = 30 s + 0.5 s B, 0.1 requests/s, the target's grace 30 s",
-            replace(slow, grace_s=30.0),
+            replace(slow, pods=TargetPods(30.0)),
+        ),
+        (
+            "the target's pods carry another Deployment's labels",
+            replace(proposal(), pods=TargetPods(overlapping=("Deployment other",))),
         ),
         ("an HPA", conflict),
     ]

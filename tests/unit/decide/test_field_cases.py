@@ -277,6 +277,18 @@ def test_an_hpa_on_the_target_makes_it_a_recommendation() -> None:
     assert world.replicas > 1
 
 
+def test_overlapping_selectors_are_told_and_decide_nothing() -> None:
+    """FC-080: told on both; pods are counted by owner, so replicas follow as always."""
+    world = World(chat(), 1)
+    world.see(1600.0)
+    world.target = {"overlapping": ("Deployment b",)}
+    done = world.tick()
+    (conflict,) = [c for c in done.conditions if c.type == "Conflict"]
+    assert (conflict.status, conflict.reason) == (True, Reason.SELECTOR_OVERLAP)
+    assert "Deployment b" in conflict.message
+    assert world.replicas > 1
+
+
 def test_an_slo_that_a_lone_request_breaks_does_not_climb() -> None:
     """FC-050: 900 ms + 20 ms B against 800 ms, at 5/s for 40 ticks."""
     one = autoscaled(
