@@ -67,6 +67,24 @@ def cluster_rights(names: Names) -> tuple[Right, ...]:
             "replicas",
         ),
         Right(
+            "leaderworkerset.x-k8s.io",
+            ("leaderworkersets",),
+            (*READ, "patch"),
+            "targets whose replica is a group of pods; max batch of them",
+        ),
+        Right(
+            "leaderworkerset.x-k8s.io",
+            ("leaderworkersets/scale",),
+            ("get", "patch"),
+            "replicas of them",
+        ),
+        Right(
+            "resource.k8s.io",
+            ("resourceslices", "resourceclaims"),
+            READ,
+            "GPUs that drivers of dynamic resource allocation offer, and those taken",
+        ),
+        Right(
             "",
             ("pods", "nodes", "resourcequotas", "namespaces"),
             READ,

@@ -20,6 +20,7 @@ from tests.controlplane.plane import ControlPlane
 
 T = TypeVar("T")
 TARGET = TargetRef("engine")
+ENGINE = writers.Variable(TARGET, MaxBatchRef(container="engine"))
 DEPLOYMENT = """
 apiVersion: apps/v1
 kind: Deployment
@@ -69,9 +70,9 @@ def test_scale_and_max_batch_have_managers_of_their_own_and_keep_each_others_fie
 ) -> None:
     async def both(kube: Kube) -> None:
         await writers.write_scale(kube, namespace, TARGET, 2, 5)
-        await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 24)
+        await writers.write_max_batch(kube, namespace, ENGINE, 24)
         await writers.write_scale(kube, namespace, TARGET, 5, 4)
-        await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 32)
+        await writers.write_max_batch(kube, namespace, ENGINE, 32)
 
     run(control_plane.kubeconfig, both)
     body = deployment()
@@ -113,7 +114,7 @@ def test_an_author_who_owns_the_variable_vetoes_max_batch(
     )  # fmt: skip
 
     async def write(kube: Kube) -> None:
-        await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 24)
+        await writers.write_max_batch(kube, namespace, ENGINE, 24)
 
     with pytest.raises(ClusterUnavailable) as caught:
         run(control_plane.kubeconfig, write)
@@ -126,7 +127,7 @@ def test_the_authors_next_apply_keeps_our_replicas_and_variable(
 ) -> None:
     async def both(kube: Kube) -> None:
         await writers.write_scale(kube, namespace, TARGET, 2, 5)
-        await writers.write_max_batch(kube, namespace, TARGET, MaxBatchRef(container="engine"), 24)
+        await writers.write_max_batch(kube, namespace, ENGINE, 24)
 
     run(control_plane.kubeconfig, both)
     without_replicas = DEPLOYMENT.replace("  replicas: 2\n", "").replace("engine:1", "engine:2")

@@ -152,7 +152,9 @@ def test_max_batch_leaves_replicas_labels_and_annotations_to_their_owners(
         kube = await Kube.connect(str(control_plane.kubeconfig))
         try:
             ref = MaxBatchRef(container="engine")
-            await writers.write_max_batch(kube, namespace, TargetRef("chat"), ref, 48)
+            await writers.write_max_batch(
+                kube, namespace, writers.Variable(TargetRef("chat"), ref), 48
+            )
             await writers.write_scale(kube, namespace, TargetRef("chat"), 4, 4)
         finally:
             await kube.close()

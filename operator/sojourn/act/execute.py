@@ -99,9 +99,8 @@ class Executor:
             if plan.write_max_batch and after.max_batch is not None and self.may_write():
                 reference = declaration.engine.max_batch_ref
                 reference = MaxBatchRef(reference.mode, plan.container, reference.env)
-                await writers.write_max_batch(
-                    self.kube, namespace, declaration.target, reference, after.max_batch
-                )
+                variable = writers.Variable(declaration.target, reference, plan.templates)
+                await writers.write_max_batch(self.kube, namespace, variable, after.max_batch)
                 batch_written = True
         except ClusterUnavailable as exc:
             return Applied(_with_failure(plan, exc, scaled=scaled), scaled, batch_written)

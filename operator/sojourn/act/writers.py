@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,17 +52,26 @@ async def write_scale(
         raise ClusterUnavailable(exc.what, why, 409) from exc
 
 
-async def write_max_batch(
-    kube: Kube, namespace: str, target: TargetRef, reference: MaxBatchRef, max_batch: int
-) -> None:
-    """Set one environment variable by server-side apply; a conflict is the author's veto.
+@dataclass(frozen=True)
+class Variable:
+    """The environment variable that holds max batch.
 
-    ``reference.container`` must be the name of a container that exists: applying an unknown name
-    would create a container without an image.
+    ``reference.container`` must be the name of a container that exists in each of ``templates``
+    (paths below ``spec``): applying an unknown name would create a container without an image.
+    """
+
+    target: TargetRef
+    reference: MaxBatchRef
+    templates: tuple[str, ...] = ("template",)
+
+
+async def write_max_batch(kube: Kube, namespace: str, where: Variable, max_batch: int) -> None:
+    """Set one environment variable by server-side apply; a conflict is the author's veto.
 
     Raises:
         ClusterUnavailable: the write did not succeed; status 409 when another manager owns it.
     """
+    target, reference = where.target, where.reference
     path = object_path(target.api_version, target.kind, namespace, target.name)
     variable = {"name": reference.env, "value": str(max_batch)}
     container = {"name": reference.container, "env": [variable]}
@@ -69,9 +79,21 @@ async def write_max_batch(
         "apiVersion": target.api_version,
         "kind": target.kind,
         "metadata": {"name": target.name, "namespace": namespace},
-        "spec": {"template": {"spec": {"containers": [container]}}},
+        "spec": _below(where.templates, {"spec": {"containers": [container]}}),
     }
     await kube.call(Request("PATCH", path, body, APPLY, (("fieldManager", BATCH_MANAGER),)))
+
+
+def _below(paths: Iterable[str], content: Mapping[str, Any]) -> dict[str, Any]:
+    """``content`` at each of the paths, fields joined by dots."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        *above, last = path.split(".")
+        branch = tree
+        for field in above:
+            branch = branch.setdefault(field, {})
+        branch[last] = content
+    return tree
 
 
 async def write_status(kube: Kube, ref: ObjectRef, status: Mapping[str, Any]) -> None:

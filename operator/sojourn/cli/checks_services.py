@@ -15,6 +15,7 @@ from sojourn.facts.declaration import BatchPolicy, BatchRefMode, Declaration
 from sojourn.facts.situation import TargetState
 from sojourn.observe import records, target
 from sojourn.observe.pods import Pods
+from sojourn.observe.workloads import Workload
 
 _REMEDIES = {
     "NoSeries": "scrape the pods: a PodMonitor or ServiceMonitor on the metrics port",
@@ -86,7 +87,7 @@ async def _max_batch(cluster: Cluster, subject: str, declaration: Declaration) -
     path = object_path(ref.api_version, ref.kind, declaration.ref.namespace, ref.name)
     answer = await cluster.ask(path)
     record = records.record_of(ref.kind, answer.body) if answer.body else None
-    if not isinstance(record, records.Workload):
+    if not isinstance(record, Workload):
         return []
     state: TargetState = target.state_of(declaration, record, Pods(declaration.ref.namespace), ())
     if state.batch_referenced:

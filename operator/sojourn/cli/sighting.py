@@ -24,6 +24,7 @@ from sojourn.facts.profile import Profile
 from sojourn.facts.situation import TargetState
 from sojourn.observe import records, target
 from sojourn.observe.pods import Pods
+from sojourn.observe.workloads import Workload
 from sojourn.units import parse_quantity
 
 
@@ -165,7 +166,7 @@ async def _target(
     path = object_path(ref.api_version, ref.kind, namespace, ref.name)
     found = await cluster.ask(path)
     record = None if found.body is None else records.record_of(ref.kind, found.body)
-    if isinstance(record, records.Workload):
+    if isinstance(record, Workload):
         state = target.state_of(declaration, record, Pods(namespace), ())
         return _with_ready(state, record.ready_replicas)
     scale = await cluster.ask(f"{path}/scale")

@@ -55,7 +55,7 @@ class Operator:
         self.metrics = OwnMetrics()
         names = Catalogue()
         self.registry = Registry(names)
-        self.cluster = ClusterState()
+        self.cluster = ClusterState(every_namespace=not settings.scope.namespaces)
         self.prometheus = PrometheusSource(settings.prometheus.source())
         self.metrics.queries.set_function(lambda: float(self.prometheus.queries_sent))
         self.lease = Lease(kube, self._lease_settings())

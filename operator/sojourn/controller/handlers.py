@@ -21,12 +21,21 @@ WATCHED = (
     ("apps", "v1", "deployments", "Deployment"),
     ("apps", "v1", "statefulsets", "StatefulSet"),
     ("apps", "v1", "replicasets", "ReplicaSet"),
+    ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet"),
     ("", "v1", "pods", "Pod"),
     ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     ("", "v1", "resourcequotas", "ResourceQuota"),
     ("", "v1", "nodes", "Node"),
+    ("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+    ("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
 )
 """What the cluster state is made of: group, version, plural, kind."""
+
+OLDER = {"resource.k8s.io": ("v1beta2", "v1beta1")}
+"""Versions that clusters before 1.34 serve instead, newest first."""
+
+EVERYWHERE = ("nodes", "resourceslices")
+"""Resources that are in no namespace."""
 
 
 class EndlessBackoffs:
@@ -82,8 +91,10 @@ def _register_cluster_kind(
     handlers: kopf.OperatorRegistry, hub: Hub, resource: tuple[str, str, str], kind: str
 ) -> None:
     group, version, plural = resource
+    # Of a group with older versions Kopf takes the one the cluster prefers.
+    named = (group, plural) if group in OLDER else (group, version, plural)
 
-    @kopf.on.event(group, version, plural, registry=handlers, id=f"watch-{plural}")
+    @kopf.on.event(*named, registry=handlers, id=f"watch-{plural}")
     async def _seen(event: Mapping[str, Any], **_: Any) -> None:
         hub.cluster.apply(kind, event.get("type"), event["object"])
 

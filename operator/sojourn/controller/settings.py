@@ -121,6 +121,13 @@ class Thresholds(_Part):
     quiet: Seconds = 60.0
 
 
+class GpuPool(StrEnum):
+    """Whether nodes with GPUs come when pods wait for them."""
+
+    AUTOSCALED = "Autoscaled"
+    FIXED = "Fixed"
+
+
 class Scope(_Part):
     """Which namespaces this release owns; none listed means all."""
 
@@ -138,6 +145,8 @@ class Capacity(_Part):
     """What the cluster has room for."""
 
     unreadable_quota: Annotated[UnreadableQuota, Field(strict=False)] = UnreadableQuota.IGNORE
+    gpu_pool: Annotated[GpuPool, Field(strict=False)] = GpuPool.AUTOSCALED
+    """Fixed: no more replicas are asked for than the GPUs there are take."""
 
 
 class CertificateSource(StrEnum):
@@ -208,6 +217,7 @@ class Settings(_Part):
             tick_s=self.tick,
             free_queries=self.prometheus.custom_queries,
             hold_without_quota=self.capacity.unreadable_quota is UnreadableQuota.HOLD,
+            fixed_gpus=self.capacity.gpu_pool is GpuPool.FIXED,
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sojourn import api
 from sojourn.act.kube import Kube, Request
-from sojourn.controller.handlers import WATCHED
+from sojourn.controller.handlers import EVERYWHERE, OLDER, WATCHED
 from sojourn.controller.registry import Registry
 from sojourn.errors import ClusterUnavailable
 from sojourn.observe.cluster import ClusterState
@@ -45,14 +45,11 @@ async def _sync_all(
 ) -> bool:
     complete = await _sync_own(kube, registry, namespaces)
     for group, version, plural, kind in WATCHED:
-        paths = _paths(group, version, plural, () if plural == "nodes" else namespaces)
         before = cluster.events_seen
+        within = () if plural in EVERYWHERE else namespaces
         try:
-            items = [item for path in paths async for item in _items(kube, path)]
+            items = await _listed(kube, group, (version, *OLDER.get(group, ())), plural, within)
         except ClusterUnavailable as exc:
-            if exc.status == 404:  # this cluster does not serve the kind
-                cluster.replace(kind, [])
-                continue
             if exc.status is None:
                 raise
             log.warning("list of %s: %s", plural, exc.why)
@@ -64,6 +61,20 @@ async def _sync_all(
             continue
         cluster.replace(kind, items, before)
     return complete
+
+
+async def _listed(
+    kube: Kube, group: str, versions: Sequence[str], plural: str, namespaces: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """All objects of a kind, in the first version that is served; none where none is."""
+    for version in versions:
+        paths = _paths(group, version, plural, namespaces)
+        try:
+            return [item for path in paths async for item in _items(kube, path)]
+        except ClusterUnavailable as exc:
+            if exc.status != 404:
+                raise
+    return []
 
 
 async def _sync_own(kube: Kube, registry: Registry, namespaces: Sequence[str]) -> bool:

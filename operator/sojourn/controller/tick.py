@@ -116,6 +116,7 @@ class Corridor:
             target=observation.target,
             past=entry.past,
             quota_replicas=observation.quota_replicas,
+            gpus=observation.gpus,
             calibration=entry.calibration,
         )
         entry.past = past_of.with_sample(entry.past, situation)

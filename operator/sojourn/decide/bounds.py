@@ -1,4 +1,4 @@
-"""From the table's answer to the replicas written: behaviour, bounds, quota, each clip recorded."""
+"""From the table's answer to the replicas written: behaviour, bounds, quota, GPUs; clips told."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Bounded:
 
 
 def bounded(situation: Situation, target: TargetState, wanted: int, policy: Policy) -> Bounded:
-    """Apply evidence, tolerance, stabilisation, policies, floor, ceiling, quota, in that order.
+    """Apply evidence, tolerance, stabilisation, policies, floor, ceiling, quota, GPUs, in order.
 
     A fewer-replicas answer without evidence becomes the current replicas; the floor holds always,
     and so does the ceiling, except that nothing is removed on missing evidence.
@@ -57,7 +57,8 @@ def bounded(situation: Situation, target: TargetState, wanted: int, policy: Poli
         # A service on its way up from zero must have been ready once before it may go back.
         replicas = min(current, 1)
         note(Clip(Reason.EVIDENCE, replicas, f"{replicas} of 0 wanted: no replica was ready yet"))
-    return _within_quota(situation, target, Bounded(replicas, tuple(clips)), policy)
+    allowed = _within_quota(situation, target, Bounded(replicas, tuple(clips)), policy)
+    return _within_gpus(situation, current, allowed, policy)
 
 
 def floor_only(situation: Situation, target: TargetState) -> Bounded:
@@ -84,6 +85,27 @@ def _within_quota(
     allowed = max(quota or 0, target.spec_replicas, floor)
     if answer.replicas <= allowed:
         return answer
-    why = f"{unread}: held at" if unread else "quota and capacity allow"
+    why = f"{unread}: held at" if unread else "quota allows"
     text = f"{answer.replicas} wanted, {why} {allowed}"
     return Bounded(allowed, (*answer.clips, Clip(Reason.QUOTA, allowed, text)))
+
+
+def _within_gpus(situation: Situation, current: int, answer: Bounded, policy: Policy) -> Bounded:
+    """Too few GPUs are told. They bound only a fixed pool.
+
+    Elsewhere pods that wait are what makes the cluster's autoscaler bring nodes: to ask for fewer
+    would be to get none.
+    """
+    room = situation.gpus
+    if room is None or answer.replicas <= room.fits:
+        return answer
+    short = room.shortage(answer.replicas)
+    if not policy.fixed_gpus:
+        text = f"{short}: asked for all the same, nodes may come"
+        return Bounded(
+            answer.replicas, (*answer.clips, Clip(Reason.CAPACITY, answer.replicas, text))
+        )
+    floor = situation.service.declaration.scaling.min_replicas
+    allowed = min(answer.replicas, max(room.fits, current, floor))
+    text = f"{short}: the pool is fixed, {allowed} replicas asked for"
+    return Bounded(allowed, (*answer.clips, Clip(Reason.CAPACITY, allowed, text)))

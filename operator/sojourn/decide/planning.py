@@ -105,6 +105,7 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
         write_max_batch=move.write and holds.not_written(situation, target) is None,
         live_max_batch=live_batch.wanted(situation, target, move.max_batch),
         container=target.container,
+        templates=target.batch_templates,
         ready_replicas=target.ready_replicas,
         findings=findings,
         rollout_running=target.rollout_running,

@@ -130,6 +130,10 @@ def _memory_fits(outcome: Outcome) -> Condition:
         f"weights {format_gib(memory.weights_bytes)} of {format_gib(memory.budget_bytes)} a GPU, "
         f"KV pool {format_gib(memory.kv_pool_bytes)}"
     )
+    room = outcome.situation.gpus
+    if room is not None and room.shared:
+        shared = f"{room.type} is shared by time-slicing or MPS: what others leave is not known; "
+        return Condition("MemoryFits", None, Reason.GPU_SHARED, shared + text)
     if memory.fit is Fit.FITS:
         return Condition("MemoryFits", True, Reason.FITS, text)
     if memory.fit is Fit.TOO_CLOSE:

@@ -32,3 +32,34 @@ class Gpu:
     resource: str = "nvidia.com/gpu"
     shared: bool = False
     source: str = "Declared"
+
+
+@dataclass(frozen=True)
+class GpuRoom:
+    """Room for the replicas of one service on the GPUs of its type.
+
+    Attributes:
+        type: catalogue name, or the label's own where the catalogue has none.
+        total: cards, or MIG slices, that usable nodes offer; a shared card counts once.
+        free: of them, those that no placed pod or claim holds any part of.
+        per_replica: cards of one replica over all its pods.
+        placed: replicas whose pods all have a node.
+        fits: replicas in all: those placed, and as many more as the free cards take, the cards of
+            each pod on one node.
+        shared: the service's pods are, or can only be, on cards that other pods use at the same
+            time (time-slicing, MPS).
+    """
+
+    type: str
+    total: int
+    free: int
+    per_replica: int
+    placed: int
+    fits: int
+    shared: bool = False
+
+    def shortage(self, replicas: int) -> str:
+        """What is missing for that many replicas, in cards."""
+        need = (replicas - self.placed) * self.per_replica
+        have = f"{self.free} free of {self.total} {self.type}"
+        return f"{replicas} replicas need {need} GPUs more, {have}"

@@ -129,6 +129,7 @@ class Plan:
         write_max_batch: the variable is to be written with ``decision.after.max_batch``.
         live_max_batch: what running engines are to be given; None leaves them alone.
         container: name of the container whose variable holds max batch; None if not known.
+        templates: paths below the target's ``spec`` of the pod templates that hold it.
         ready_replicas: replicas that serve, for the status.
         figures: costly answers, for the next tick; None leaves the last ones.
         rollout_running: a change of max batch is being rolled out, for the status.
@@ -143,6 +144,7 @@ class Plan:
     write_max_batch: bool = False
     live_max_batch: LiveBatch | None = None
     container: str | None = None
+    templates: tuple[str, ...] = ("template",)
     ready_replicas: int | None = None
     findings: tuple[Finding, ...] = ()
     events: tuple[Event, ...] = ()

@@ -22,6 +22,8 @@ class Policy:
         tick_s: time between decisions.
         free_queries: custom PromQL of an InferenceService is run.
         hold_without_quota: no growth while the namespace's quotas cannot be read.
+        fixed_gpus: no nodes come when pods wait for GPUs, so no more replicas are asked for than
+            the GPUs take.
 
     Raises:
         ModelDomainError: unless 0 < low < high < 1 and every time is positive.
@@ -37,6 +39,7 @@ class Policy:
     tick_s: float = 15.0
     free_queries: bool = True
     hold_without_quota: bool = False
+    fixed_gpus: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.low_utilisation < self.high_utilisation < 1:

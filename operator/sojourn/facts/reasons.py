@@ -18,6 +18,7 @@ class Reason(StrEnum):
     KV_LIMITED = "KVLimited"
     GPUS_UNUSED = "GPUsUnused"
     ARGUMENT_UNREADABLE = "ArgumentUnreadable"
+    GPU_SHARED = "GPUShared"
     UNSTABLE = "Unstable"
     SLO_UNREACHABLE = "SLOUnreachable"
     SLO_MISSED_AT_PEAK = "SLOMissedAtPeak"
@@ -110,6 +111,7 @@ MEANING: dict[Reason, str] = {
     Reason.KV_LIMITED: "The KV cache holds fewer requests than max batch.",
     Reason.GPUS_UNUSED: "A container asks for more GPUs than its engine is started on.",
     Reason.ARGUMENT_UNREADABLE: "An engine's argument is not known, or none the engine takes.",
+    Reason.GPU_SHARED: "Other pods use the same card at the same time: its memory is not divided.",
     Reason.UNSTABLE: "More requests arrive than can be served: the queue grows without bound.",
     Reason.SLO_UNREACHABLE: "A lone request on an idle replica already takes longer than the SLO.",
     Reason.SLO_MISSED_AT_PEAK: "Stable at peak with maxReplicas, but slower than the SLO.",
@@ -151,7 +153,7 @@ MEANING: dict[Reason, str] = {
     Reason.STABILIZATION: "Held by the stabilisation window.",
     Reason.POLICY: "Paced by a policy of scaling.behavior.",
     Reason.QUOTA: "Limited by a resource quota of the namespace.",
-    Reason.CAPACITY: "Limited by the GPUs the cluster has.",
+    Reason.CAPACITY: "Fewer GPUs of the type are free than needed; bounds only a fixed pool.",
     Reason.MEMORY: "Limited by GPU memory.",
     Reason.TOLERANCE: "The change is within the tolerance.",
     Reason.EVIDENCE: "Not scaled down, because evidence is missing or too young.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sojourn.facts.calibration import Calibration
+from sojourn.facts.gpu import GpuRoom
 from sojourn.facts.reading import Reading, Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.replica import OperatingPoint
@@ -87,6 +88,7 @@ class TargetState:
         replicas_manager: who, other than us, last owned the replicas; empty when nobody does.
         engine_pods: serving pods, where max batch is changed without a restart; else empty.
         quota_unknown: why the namespace's quotas cannot be read; empty when they can.
+        batch_templates: paths below ``spec`` of the pod templates that refer to the variable.
     """
 
     spec_replicas: int = 0
@@ -108,6 +110,7 @@ class TargetState:
     quota_unknown: str = ""
     finishing_until_s: float | None = None
     overlapping: tuple[str, ...] = ()
+    batch_templates: tuple[str, ...] = ("template",)
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,14 @@ class Observation:
 
     Attributes:
         target: the workload; Unknown when it is missing, forbidden or not yet seen.
-        quota_replicas: replicas that quota and capacity allow; None when not known to bind.
+        quota_replicas: replicas that quotas allow; None when none is known to bind.
+        gpus: room on the cluster's GPUs of the service's type; None when not known.
     """
 
     signals: Signals = field(default_factory=Signals)
     target: TargetState | Unknown = field(default_factory=_target_not_observed)
     quota_replicas: int | None = None
+    gpus: GpuRoom | None = None
 
 
 @dataclass(frozen=True)
@@ -228,7 +233,8 @@ class Situation:
 
     Attributes:
         target: the workload; Unknown when it is missing or cannot be read.
-        quota_replicas: replicas that quota and capacity allow; None when not known to bind.
+        quota_replicas: replicas that quotas allow; None when none is known to bind.
+        gpus: room on the cluster's GPUs of the service's type; None when not known.
         calibration: the live engine against its profile; None when it cannot be told.
         may_solve: costly figures may be solved anew; else the last ones are shown.
         may_begin: a service that was never solved may be; else it is held until a later tick.
@@ -240,6 +246,7 @@ class Situation:
     target: TargetState | Unknown
     past: Past
     quota_replicas: int | None = None
+    gpus: GpuRoom | None = None
     calibration: Calibration | None = None
     may_solve: bool = True
     may_begin: bool = True

@@ -12,35 +12,32 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from sojourn.facts.declaration import Actuation, Declaration
+from sojourn.facts.gpu import GpuRoom
 from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import TargetPods, TargetState
-from sojourn.observe import target
+from sojourn.observe import groups, target
+from sojourn.observe.bodies import Body, Identity, identity_of
+from sojourn.observe.gpu_ledger import Ask, GpuLedger
+from sojourn.observe.gpus import Claim, Node, Slice
 from sojourn.observe.pods import Pods
-from sojourn.observe.records import (
-    Autoscaler,
-    Body,
-    Identity,
-    Node,
-    PodRecord,
-    Quota,
-    Record,
-    Workload,
-    identity_of,
-    record_of,
-)
+from sojourn.observe.records import Autoscaler, PodRecord, Quota, Record, record_of
 from sojourn.observe.selectors import Selectors
+from sojourn.observe.workloads import GROUPS, Workload
 
 WATCHED: Final = (
     "Deployment",
     "StatefulSet",
     "ReplicaSet",
+    GROUPS,
     "Pod",
     "HorizontalPodAutoscaler",
     "ResourceQuota",
     "Node",
+    "ResourceSlice",
+    "ResourceClaim",
 )
-_TARGETS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
+_TARGETS: Final = ("Deployment", "StatefulSet", "ReplicaSet", GROUPS)
 # As many departed pods are remembered by owner; their rates leave the window by themselves.
 _REMEMBERED_PODS: Final = 32
 
@@ -51,9 +48,15 @@ _Where = TypeVar("_Where")
 
 
 class ClusterState:
-    """Workloads, pods, autoscalers, quotas and nodes; feed it events, ask it about targets."""
+    """Workloads, pods, autoscalers, quotas and GPUs; feed it events, ask it about targets.
 
-    def __init__(self) -> None:
+    Args:
+        every_namespace: pods of all of them are watched; else nobody can tell which GPUs are free.
+    """
+
+    def __init__(self, *, every_namespace: bool = True) -> None:
+        self._gpus = GpuLedger()
+        self._every_namespace = every_namespace
         self._records: dict[Key, Record] = {}
         self._synced: set[str] = set()
         self._seen_at: dict[Key, int] = {}
@@ -88,6 +91,7 @@ class ClusterState:
             self._remove(key)
             old = None
         self._records[key] = record
+        self._keep_account(old, record)
         if isinstance(record, Workload) and record.selector:
             self._selectors[key[1]].put(key, record.selector, record.pod_labels)
         if old is None or isinstance(record, Autoscaler):
@@ -180,7 +184,7 @@ class ClusterState:
         workload = self._workload(declaration)
         if workload is None:
             return Pods(namespace)
-        records = [r for r in self._pods_under(workload.identity.uid) if not r.finished]
+        records = self._replicas_of(workload)
         departed: tuple[str, ...] = ()
         if gone := self._departed.get(workload.identity.uid):
             names = {record.identity.name for record in records}
@@ -210,17 +214,19 @@ class ClusterState:
             workload, here, [quota for quota in quotas if isinstance(quota, Quota)]
         )
 
-    def allocatable_gpus(self, resource: str, products: tuple[str, ...] = ()) -> float | None:
-        """Devices all schedulable nodes offer, of these products; None before nodes were listed."""
-        if "Node" not in self._synced:
+    def gpu_room(self, declaration: Declaration, pods: Pods) -> GpuRoom | None:
+        """Room for a service's replicas on GPUs of its type; None where that is not known.
+
+        ``pods`` are those of its target, as ``pods_of`` gives them.
+        """
+        if "Node" not in self._synced or not self._every_namespace:
             return None
-        nodes = (record for record in self._records.values() if isinstance(record, Node))
-        wanted = set(products)
-        return sum(
-            node.allocatable.get(resource, 0.0)
-            for node in nodes
-            if node.schedulable and (not wanted or wanted.intersection(node.products))
-        )
+        per_pod, count = float(declaration.gpu.per_replica), 1
+        workload = self._workload(declaration)
+        if workload is not None:
+            per_pod, count = target.gpus_of(workload, declaration)
+        nodes = tuple(pod.node for pod in pods.live if pod.node)
+        return self._gpus.room(Ask(declaration.gpu.type, max(1, int(per_pod)), count, nodes))
 
     def _pods(self, namespace: str, records: list[PodRecord], departed: tuple[str, ...]) -> Pods:
         workloads = frozenset(record.workload for record in records)
@@ -238,6 +244,16 @@ class ClusterState:
         record = self._records.get(key)
         return record if isinstance(record, Workload) else None
 
+    def _replicas_of(self, workload: Workload) -> list[PodRecord]:
+        """One record a replica: its pod, or the leader that stands for its group."""
+        records = [r for r in self._pods_under(workload.identity.uid) if not r.finished]
+        if workload.identity.kind != GROUPS:
+            return records
+        return [
+            groups.as_one(leader, list(self._pods_under(leader.identity.uid)), workload.pods)
+            for leader in records
+        ]
+
     def _pods_under(self, uid: str) -> Iterator[PodRecord]:
         for key in self._children.get(uid, ()):
             record = self._records[key]
@@ -245,6 +261,16 @@ class ClusterState:
                 yield record
             elif isinstance(record, Workload):
                 yield from self._pods_under(record.identity.uid)
+
+    def _keep_account(self, old: Record | None, new: Record | None) -> None:
+        """Tell the ledger of GPUs what came and what went."""
+        for record, sign in ((old, -1), (new, +1)):
+            if isinstance(record, PodRecord) and not record.finished and record.pod.node:
+                self._gpus.hold(record.pod.node, record.devices, sign)
+        if isinstance(new, Node | Slice | Claim):
+            self._gpus.add(new)
+        elif isinstance(old, Node | Slice | Claim):
+            self._gpus.remove(old)
 
     def _other_autoscalers(self, declaration: Declaration) -> Iterator[str]:
         if declaration.scaling.actuation is Actuation.METRIC:
@@ -282,6 +308,7 @@ class ClusterState:
         if record is None:
             return
         self._unlink(key, record)
+        self._keep_account(record, None)
         if isinstance(record, PodRecord):
             root = self._root_uid(record.identity)
             if root:
@@ -297,15 +324,17 @@ class ClusterState:
         """The Deployment behind a pod's ReplicaSet, or the pod's own controller."""
         where = (identity.owner_kind, identity.namespace, identity.owner_name)
         owner = self._records.get(where)
-        if owner is not None and owner.identity.owner_uid:
-            return owner.identity.owner_uid
-        return identity.owner_uid if owner is not None else ""
+        if owner is None or owner.identity.owner_kind == "Pod":  # a group's worker counts nothing
+            return ""
+        return owner.identity.owner_uid or identity.owner_uid
 
     def _count_owner(self, record: PodRecord, change: int) -> None:
         identity, workload = record.identity, record.workload
         # The ReplicaSets of a Deployment come and go under its name and are one owner.
         ours = identity.owner_kind == "ReplicaSet" and identity.owner_name != workload
         owner = "Deployment" if ours else f"{identity.owner_kind} {identity.owner_name}"
+        # Each group of a LeaderWorkerSet has a StatefulSet of its own for its workers.
+        owner = groups.set_of(record.labels) or owner
         owners = self._workload_owners.setdefault((identity.namespace, workload), {})
         owners[owner] = owners.get(owner, 0) + change
         if owners[owner] <= 0:

@@ -86,7 +86,12 @@ class Gatherer:
             signals = unavailable(evidence)
         else:
             signals = self._signals(declaration, target, pods, evidence)
-        return Observation(signals, target, self._cluster.quota_replicas(declaration))
+        return Observation(
+            signals,
+            target,
+            self._cluster.quota_replicas(declaration),
+            self._cluster.gpu_room(declaration, pods),
+        )
 
     def _target(
         self, declaration: Declaration, sharing: tuple[str, ...]

@@ -37,6 +37,7 @@ class Pod:
         blocked: why it cannot be placed; empty when it can.
         address: its IP address; empty before it has one.
         incarnation: changes whenever a container of it starts anew.
+        node: where it was placed; empty before.
     """
 
     namespace: str
@@ -47,6 +48,7 @@ class Pod:
     address: str = ""
     incarnation: str = ""
     gone_by_s: float | None = None
+    node: str = ""
 
     @property
     def key(self) -> PodKey:

@@ -8,25 +8,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from sojourn import engines
-from sojourn.engines import Flags
+from sojourn.engines import Engine, Flags, FlagSource
 from sojourn.facts.declaration import BatchPolicy, BatchRefMode, Declaration
 from sojourn.facts.situation import EnginePod, TargetState
 from sojourn.observe.pods import Pod, Pods
-from sojourn.observe.records import Quota, Workload
+from sojourn.observe.records import Quota
+from sojourn.observe.workloads import Workload
 
 
 @dataclass(frozen=True)
 class ContainerFacts:
-    """What the engine's container says."""
+    """What the engine's container says.
+
+    ``templates`` are the paths of the pod templates whose container refers to the variable.
+    """
 
     name: str | None
     max_batch: int | None
     referenced: bool
     version: str | None
     flags: tuple[tuple[str, str, str], ...]
+    templates: tuple[str, ...]
 
 
-_NOTHING = ContainerFacts(None, None, False, None, ())
+_NOTHING = ContainerFacts(None, None, False, None, (), ())
 
 
 def state_of(
@@ -54,6 +59,7 @@ def state_of(
         flags=facts.flags,
         replicas_manager=workload.replicas_manager,
         engine_pods=_engine_pods(declaration, serving),
+        batch_templates=facts.templates,
     )
 
 
@@ -70,7 +76,7 @@ def container_facts(declaration: Declaration, workload: Workload) -> ContainerFa
     engine, ref = declaration.engine.name, declaration.engine.max_batch_ref
     key = (engine, ref)
     if key not in workload.memo:
-        workload.memo[key] = _read(declaration, workload.containers)
+        workload.memo[key] = _read(declaration, workload)
     found: ContainerFacts = workload.memo[key]
     return found
 
@@ -78,9 +84,9 @@ def container_facts(declaration: Declaration, workload: Workload) -> ContainerFa
 def quota_replicas(workload: Workload, here: int, quotas: Iterable[Quota]) -> int | None:
     """Replicas that fit: those here, and as many more as the tightest quota leaves room for.
 
-    ``here`` counts the pods that exist: a quota's usage holds them already.
+    ``here`` counts the replicas that exist: a quota's usage holds their pods already.
     """
-    wanted = {**workload.devices, "pods": 1.0}
+    wanted = {**workload.devices, "pods": float(workload.pods)}
     rooms = [
         math.floor(quota.free[resource] / amount + 1e-9)
         for quota in quotas
@@ -90,8 +96,26 @@ def quota_replicas(workload: Workload, here: int, quotas: Iterable[Quota]) -> in
     return here + min(rooms) if rooms else None
 
 
-def _read(declaration: Declaration, containers: tuple[Mapping[str, Any], ...]) -> ContainerFacts:
-    container = _engine_container(declaration, containers)
+def gpus_of(workload: Workload, declaration: Declaration) -> tuple[float, int]:
+    """GPUs of one pod, and how many pods of a replica have that many: what the templates ask for.
+
+    Where no template names a device (DRA claims), the declared GPUs over the replica's pods.
+    """
+    asking = [t for t in workload.templates if any(map(_is_gpu, t.devices))]
+    if not asking:
+        return declaration.gpu.per_replica / workload.pods, workload.pods
+    # Pods that ask for different numbers count as the largest of them: too few fit, never too many.
+    amounts = [sum(a for name, a in t.devices.items() if _is_gpu(name)) for t in asking]
+    return max(amounts), sum(template.pods for template in asking)
+
+
+def _is_gpu(resource: str) -> bool:
+    device = resource.rpartition("/")[2]
+    return device.startswith(("gpu", "mig-", "gaudi"))
+
+
+def _read(declaration: Declaration, workload: Workload) -> ContainerFacts:
+    container = _engine_container(declaration, workload.containers)
     if container is None:
         return _NOTHING
     try:
@@ -100,14 +124,42 @@ def _read(declaration: Declaration, containers: tuple[Mapping[str, Any], ...]) -
         return _NOTHING
     flags = engines.read_flags(engine, container)
     variable = declaration.engine.max_batch_ref.env
-    referenced = engines.refers_to(engine, container, variable)
+    templates = _following(engine, workload, container, variable)
+    referenced = bool(templates)
     return ContainerFacts(
         name=str(container.get("name") or "") or None,
         max_batch=_max_batch(flags, container, variable if referenced else ""),
         referenced=referenced,
         version=".".join(map(str, flags.version)) if flags.version else None,
         flags=tuple((r, v.text, v.source.value) for r, v in flags.values.items()),
+        templates=templates,
     )
+
+
+def _following(
+    engine: Engine, workload: Workload, container: Mapping[str, Any], variable: str
+) -> tuple[str, ...]:
+    """Templates whose engine follows the variable; none where a part of a group would not.
+
+    The ranks of one engine must agree on max batch: a worker that is given another one on its
+    command line keeps it out of the whole group.
+    """
+    if not engines.refers_to(engine, container, variable):
+        return ()
+    first, *others = workload.templates
+    paths = [first.path]
+    for template in others:
+        same = next(
+            (c for c in template.containers if c.get("name") == container.get("name")), None
+        )
+        if same is None:
+            continue
+        said = engines.read_flags(engine, same).values.get("max_batch")
+        if engines.refers_to(engine, same, variable):
+            paths.append(template.path)
+        elif said is not None and said.source is not FlagSource.DEFAULT:
+            return ()
+    return tuple(paths)
 
 
 def _engine_container(

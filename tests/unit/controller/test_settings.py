@@ -22,6 +22,7 @@ def test_the_shipped_settings_are_read() -> None:
     settings = load(ROOT / "deploy/base/settings.yaml")
     assert settings.tick == 15.0
     assert settings.policy().rate_window_s == 60.0
+    assert not settings.policy().fixed_gpus
     assert settings.prometheus.source().timeout_s == 10.0
 
 
@@ -40,6 +41,7 @@ prometheus:
   minCoveragePercent: 50
   customQueries: false
 thresholds: {lowUtilizationPercent: 40, batchPatience: 1m30s}
+capacity: {gpuPool: Fixed}
 """,
         )
     )
@@ -51,6 +53,7 @@ thresholds: {lowUtilizationPercent: 40, batchPatience: 1m30s}
     policy = settings.policy()
     assert (policy.low_utilisation, policy.batch_patience_s) == (0.4, 90.0)
     assert not policy.free_queries
+    assert policy.fixed_gpus
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,7 @@ thresholds: {lowUtilizationPercent: 40, batchPatience: 1m30s}
         ("prometheus: {url: 'http://user:pw@p'}\n", "credentials belong in files"),
         ("prometheus: {url: 'p:9090'}\n", "http"),
         ("tick: 15s\n", "prometheus"),
+        ("prometheus: {url: 'http://p'}\ncapacity: {gpuPool: Full}\n", "gpuPool"),
         (
             "prometheus: {url: 'http://p'}\nthresholds: {lowUtilizationPercent: 90}\n",
             "low and high utilisation",

@@ -86,6 +86,7 @@ def pod(
     owner: tuple[str, str] = ("ReplicaSet", "chat-7d9f8b6c5d"),
     ready_at_s: float | None = LONG_AGO_S,
     conditions: list[dict[str, str]] | None = None,
+    spec: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A running pod, Ready since ``ready_at_s`` or not at all."""
     found = list(conditions or [])
@@ -94,6 +95,7 @@ def pod(
         found.append(ready)
     return {
         "metadata": metadata(name, namespace, "Pod", owner),
+        "spec": spec or {},
         "status": {"phase": "Running", "conditions": found},
     }
 

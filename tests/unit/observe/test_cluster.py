@@ -100,7 +100,7 @@ def test_forbidden_quotas_are_told_and_forbidden_nodes_miss_nobody() -> None:
 
 
 def test_a_kind_that_is_not_watched_is_not_observed() -> None:
-    other = declaration(target=TargetRef("chat", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"))
+    other = declaration(target=TargetRef("chat", "serving.example.com/v1", "Rollout"))
     assert unknown(synced_cluster(), other).reason is Reason.NOT_OBSERVED
 
 
@@ -385,21 +385,6 @@ def test_a_replica_of_two_gpus_needs_two_of_the_quota() -> None:
     body = quota({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "3"})
     cluster.apply("ResourceQuota", None, body)
     assert cluster.quota_replicas(CHAT) == 1 + 2
-
-
-def test_allocatable_gpus_are_those_of_schedulable_nodes_of_the_product() -> None:
-    cluster = ClusterState()
-    assert cluster.allocatable_gpus("nvidia.com/gpu") is None
-    for name, product, unschedulable in (("a", "H100", False), ("b", "H100", True), ("c", "T4", 0)):
-        body = {
-            "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
-            "spec": {"unschedulable": unschedulable},
-            "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "96"}},
-        }
-        cluster.apply("Node", None, body)
-    cluster.mark_synced("Node")
-    assert cluster.allocatable_gpus("nvidia.com/gpu") == 16
-    assert cluster.allocatable_gpus("nvidia.com/gpu", ("H100",)) == 8
 
 
 def test_two_workloads_whose_pods_names_collide_are_ambiguous() -> None:

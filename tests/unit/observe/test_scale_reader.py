@@ -20,9 +20,9 @@ from sojourn.observe.settings import PrometheusSettings, ScrapeSettings
 from tests.unit.observe.builders import NOW_S, declaration, pod, synced_cluster
 from tests.unit.observe.fake_prometheus import FakePrometheus, Reply, document, vector
 
-TARGET = TargetRef("chat", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+TARGET = TargetRef("chat", "workloads.x-k8s.io/v1alpha1", "RoleBasedGroup")
 SERVICE = declaration(target=TARGET)
-PATH = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/team-a/leaderworkersets/chat/scale"
+PATH = "/apis/workloads.x-k8s.io/v1alpha1/namespaces/team-a/rolebasedgroups/chat/scale"
 
 
 def scale(replicas: int = 3, selector: str = "app=chat,role=leader") -> Reply:
