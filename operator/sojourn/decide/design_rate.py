@@ -81,7 +81,12 @@ def _slope(rates: tuple[RateSample, ...], window_s: float, dispersion: float) ->
     independent = max(2.0, (recent[-1].at_s - recent[0].at_s) / window_s + 1)
     noise = math.sqrt(dispersion * max(mean_rate, 1 / window_s) / window_s)
     error = noise / math.sqrt(spread / len(recent) * independent)
-    return slope if slope > SIGNIFICANCE * error else 0.0
+    if slope <= SIGNIFICANCE * error:
+        return 0.0
+    # A step that is over rises no more: the last window's own rise bounds what is carried on.
+    begin = next(r for r in recent if recent[-1].at_s - r.at_s <= window_s)
+    lately = (recent[-1].rate_per_s - begin.rate_per_s) / window_s
+    return min(slope, max(0.0, lately))
 
 
 def _dispersion(rates: tuple[RateSample, ...], window_s: float) -> tuple[float, bool]:

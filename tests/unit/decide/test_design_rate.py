@@ -36,6 +36,15 @@ def test_growth_is_at_most_a_doubling() -> None:
     assert answer.rate_per_s == LARGEST_GROWTH * rising[-1]
 
 
+def test_a_step_that_is_over_is_carried_no_further() -> None:
+    """FC-040 after a quiet hour: from 600/s to 1600/s within one window, then flat."""
+    step = [*[600.0] * 12, 850.0, 1100.0, 1350.0, *[1600.0] * 5]
+    found = design_rate(1600.0, past(step), WINDOW_S, 255.0)
+    assert found.rate_per_s == 1600.0
+    still = design_rate(1350.0, past(step[:15]), WINDOW_S, 255.0)
+    assert still.rate_per_s > 1600.0
+
+
 def test_a_falling_rate_is_not_carried_down() -> None:
     falling = [500 - 10.0 * i for i in range(20)]
     assert design_rate(falling[-1], past(falling), WINDOW_S, 240.0).rate_per_s == falling[-1]
