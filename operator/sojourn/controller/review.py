@@ -1,7 +1,8 @@
 """Review: the answer to one admission request, from memory alone.
 
 The same chain as ``sojourn validate``: no network call, no clock. ``prepare`` reads what may change
-under our feet and belongs to the event loop; ``judge`` is arithmetic and may run in any thread.
+under our feet and belongs to the event loop, ``judged_at_once`` may; ``judge`` is arithmetic that
+may take its time and may run in any thread.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from enum import StrEnum
 from typing import Any
 
 from sojourn import api
+from sojourn.controller.at_once import AtOnce, NeedsTime
 from sojourn.controller.registry import Registry, read
 from sojourn.decide import admission, ratchet
 from sojourn.decide.capacity import Serving
 from sojourn.decide.proposal import Proposal
 from sojourn.errors import InvalidObject, SojournError
-from sojourn.facts.declaration import Declaration
+from sojourn.facts.declaration import Declaration, TailRule
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.reasons import Reason
+from sojourn.facts.replica import Replica
 from sojourn.facts.situation import TargetPods
 from sojourn.model.choose import model_for
+from sojourn.model.protocol import QueueModel
 
 BYPASS_HINT = (
     "To store it all the same, annotate it with "
@@ -32,6 +36,7 @@ BYPASS_HINT = (
 OwnersOf = Callable[[Declaration], tuple[str, ...]]
 RateOf = Callable[[Declaration], float | None]
 PodsOf = Callable[[Declaration], TargetPods]
+ModelOf = Callable[[Replica, TailRule], QueueModel]
 
 
 class Enforcement(StrEnum):
@@ -106,6 +111,7 @@ class Reviewer:
         owners_of: who else scales a declaration's target.
         rate_of: the observed rate of a live service, or None.
         pods_of: what is known of the pods of its target.
+        model_of: the queueing model that answers for a replica.
     """
 
     registry: Registry
@@ -113,6 +119,7 @@ class Reviewer:
     owners_of: OwnersOf
     rate_of: RateOf
     pods_of: PodsOf = _not_known
+    model_of: ModelOf = model_for
 
     def review(self, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> Review:
         """The answer to a CREATE (``old`` is None) or an UPDATE of an InferenceService."""
@@ -136,14 +143,26 @@ class Reviewer:
             pods=self.pods_of(declaration),
         )
 
+    def judged_at_once(self, case: Case) -> Review | None:
+        """The verdict on a case if nothing must be solved for it, below a millisecond; or None."""
+        try:
+            return replace(self, model_of=self._at_once).judge(case)
+        except NeedsTime:
+            return None
+
     def judge(self, case: Case) -> Review:
         """The verdict on a case."""
         try:
             return self._judged(case)
+        except NeedsTime:
+            raise
         except Exception:
             if case.untouched:
                 return Review()  # A label or a finalizer must get through whatever breaks here.
             raise
+
+    def _at_once(self, replica: Replica, tail_rule: TailRule) -> QueueModel:
+        return AtOnce(self.model_of(replica, tail_rule))
 
     def _judged(self, case: Case) -> Review:
         findings = case.findings
@@ -170,7 +189,7 @@ class Reviewer:
             return resolved.findings
         tail_rule = declaration.scaling.tail_rule
         proposal = Proposal(
-            serving=Serving(service, model_for(service.replica, tail_rule)),
+            serving=Serving(service, self.model_of(service.replica, tail_rule)),
             observed_rate_per_s=case.rate_per_s,
             other_owners=case.owners,
             gpus=self.gpus,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ from sojourn.controller.guard_review import Guard
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Registry
 from sojourn.controller.review import Reviewer
-from sojourn.controller.server import AdmissionServer
+from sojourn.controller.server import WORKERS, AdmissionServer
 from sojourn.controller.trust import Served
+from sojourn.facts.replica import OperatingPoint, Replica
+from sojourn.facts.sojourn import LatencyGoal, ReplicaRate, Sojourn
+from sojourn.model.exact_model import ExactModel
 from tests.controlplane.components import free_ports
 from tests.integration.operators import service, unstable
 from tests.unit.decide.test_admission_guard import MODEL, deployment
@@ -211,17 +216,48 @@ async def test_while_draining_it_answers_and_lets_connections_end(tmp_path: Path
         assert answer.headers["Connection"] == "close"
 
 
+@dataclass(frozen=True)
+class Held:
+    """The exact model, but nothing is solved before the release."""
+
+    asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    released: threading.Event = field(default_factory=threading.Event)
+    name: str = "Held"
+
+    def sojourn(self, point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
+        self.asked.release()
+        assert self.released.wait(10)
+        return ExactModel().sojourn(point, probabilities)
+
+    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+        return ExactModel().max_rate(replica, goal)
+
+
 @pytest.mark.asyncio
-async def test_a_slow_question_keeps_no_other_waiting(tmp_path: Path) -> None:
-    # A timer longer than the SLO: the percentile is searched for, some 100 ms.
-    slow = service("slow", slo={"latency": "106ms"}, traffic={"peakRate": "99.123"})
-    async with running(tmp_path) as one, aiohttp.ClientSession() as session:
-        order: list[str] = []
+async def test_what_must_be_solved_keeps_no_other_waiting(tmp_path: Path) -> None:
+    held, registry = Held(), Registry(NAMES)
+    reviewer = Reviewer(
+        registry, NAMES.gpus(), lambda _: (), lambda _: None, model_of=lambda *_: held
+    )
+    # A timer longer than the SLO: the percentile must be known. More than there are threads.
+    slow = [
+        service("slow", slo={"latency": "106ms"}, traffic={"peakRate": 90 + i})
+        for i in range(WORKERS + 1)
+    ]
+    async with running(tmp_path, reviewer) as one, aiohttp.ClientSession() as session:
 
-        async def ask(body: dict[str, Any]) -> None:
-            await (await one.post(session, review_of(body))).read()
-            order.append(body["metadata"]["name"])
+        async def ask(body: dict[str, Any]) -> dict[str, Any]:
+            answer = await (await one.post(session, review_of(body))).json()
+            response: dict[str, Any] = answer["response"]
+            return response
 
-        await ask(service("warm"))
-        await asyncio.gather(ask(slow), ask(service("quick")))
-        assert order == ["warm", "quick", "slow"]
+        solving = [asyncio.create_task(ask(body)) for body in slow]
+        try:
+            for _ in range(WORKERS):
+                assert await asyncio.to_thread(held.asked.acquire, timeout=10)
+            assert (await ask(service("quick")))["allowed"]
+            assert not any(task.done() for task in solving)
+        finally:
+            held.released.set()
+        for task in solving:
+            assert (await task)["warnings"][0].startswith("SLOMissedAtPeak")
