@@ -198,7 +198,8 @@ class Operators:
         config = self.plane.service_account_kubeconfig(NAMESPACE, "sojourn")
         command = [str(Path(sys.executable).parent / "sojourn"), "operator"]
         command += ["--settings", str(settings), "--kubeconfig", str(config)]
-        env = {**environment(self.plane.folder), "POD_NAMESPACE": NAMESPACE, "POD_NAME": name}
+        env = {**environment(self.plane.folder), **shipped_environment()}
+        env |= {"POD_NAMESPACE": NAMESPACE, "POD_NAME": name}
         log = self.plane.folder / "logs" / f"{name}.log"
         process = ManagedProcess(name, command, log, env, self._reaper)
         one = OneOperator(process, webhook, health, metrics)
@@ -257,6 +258,13 @@ class Operators:
         return shipped | {"healthPort": health, "metricsPort": metrics}
 
 
+def shipped_environment() -> dict[str, str]:
+    """What the shipped Deployment sets in the environment of the operator."""
+    deployment = yaml.safe_load((BASE / "deployment.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+
+
 def service(name: str, **spec: Any) -> dict[str, Any]:
     """GPT-3 of the book at batch 8: valid and stable; parts of the spec may be replaced."""
     return {
@@ -310,9 +318,10 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         while content := source.recv(65536):
             sink.sendall(content)
     for one in (source, sink):
+        # The other direction's thread is woken by this; it may have done the same already.
         with contextlib.suppress(OSError):
             one.shutdown(socket.SHUT_RDWR)
-            one.close()
+        one.close()
 
 
 def wait_until(moment_s: float) -> None:
