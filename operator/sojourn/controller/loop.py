@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from sojourn.act.lease import Lease
+from sojourn.controller.clock import Clock, moved
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.tick import Corridor
 from sojourn.errors import ClusterUnavailable
@@ -41,6 +42,7 @@ class Loop:
         self._sees = sees
         self._tick_s, self._retry_s = pace_s
         self._changed = asyncio.Event()
+        self._clock = Clock()
         self.last_tick_at_s = 0.0
 
     def changed(self) -> None:
@@ -73,8 +75,17 @@ class Loop:
                 await self._tick()
             await self._until_next(started)
 
+    def _follow_the_clock(self) -> None:
+        """Move what is remembered when the wall was set, before ages are taken from it."""
+        set_by_s = self._clock.set_by_s()
+        if set_by_s:
+            log.warning("the clock was set by %+.0f s: what is remembered moves with it", set_by_s)
+            for entry in self._corridor.registry.entries():
+                entry.past = moved(entry.past, set_by_s)
+
     async def _tick(self) -> None:
         self._changed.clear()
+        self._follow_the_clock()
         started = time.monotonic()
         try:
             await self._corridor.tick(time.time())

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sojourn.controller.clock import moved
 from sojourn.decide.capacity import Serving
 from sojourn.facts.declaration import Actuation, BatchPolicy
 from sojourn.facts.plan import Plan
@@ -343,11 +344,16 @@ def test_a_clock_that_jumps_neither_scales_down_nor_writes_more_than_once_a_tick
     world.run(30)
     before = len(world.writes)
     world.now_s += skew_s
+    world.past = moved(world.past, skew_s)
     world.rate = Unknown(Reason.PROMETHEUS_UNAVAILABLE, f"clock differs by {skew_s:g} s")
     assert set(world.run(4)) == {4}
     world.see(1300.0)
     assert set(world.run(30)) == {4}
     assert len(world.writes) == before
+    world.see(0.0)
+    seen = world.run(23)
+    assert set(seen[:19]) == {4}, "the whole window, not an hour less"
+    assert seen[-1] == 1, "nor an hour more"
 
 
 def test_a_restart_reads_the_pause_from_the_object_and_removes_nothing() -> None:
