@@ -11,6 +11,7 @@ from sojourn.decide.proposal import Proposal
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
 from sojourn.facts.replica import DynamicReplica, OperatingPoint
+from sojourn.facts.service import Effective, Source
 from sojourn.facts.sojourn import LatencyGoal, Sojourn
 from sojourn.model import latency_bound
 from sojourn.model.max_rate import excess
@@ -19,6 +20,10 @@ from sojourn.units import format_duration, format_rate
 
 MOST_TIMES = 16
 """More than this many times maxReplicas is no answer to an SLO that is missed."""
+
+ESTIMATE_ERROR = 0.25
+"""A floor this little above the SLO is no certain one while the service time is estimated: nine in
+ten inter-token latencies lie within 20 % (docs/explanation/evidence.md)."""
 
 MAX_BATCH_FIELD = "spec.engine.maxBatchSize.max"
 MAX_REPLICAS_FIELD = "spec.scaling.maxReplicas"
@@ -41,8 +46,8 @@ def unstable_at_peak(proposal: Proposal) -> Finding | None:
         remedies = [f"declare at most {format_rate(most * 0.999)}"]
     message = (
         f"max batch {batch} cannot keep up with {format_rate(judged.rate_per_s)} "
-        f"({judged.source}) on {_replicas(replicas)}: utilisation {proposal.utilisation:.2f}, "
-        f"stable below 1. {_sentence(remedies)}"
+        f"({judged.source}) on {_replicas(replicas)}{_assumed(proposal)}: utilisation "
+        f"{proposal.utilisation:.2f}, stable below 1. {_sentence(remedies)}"
     )
     return Finding(
         Reason.UNSTABLE,
@@ -67,14 +72,37 @@ def slo_below_floor(proposal: Proposal) -> Finding | None:
     if alone.ratio <= 1 + 1e-9:
         return None
     name, field, asked = _missed_goal(goal, alone.binding)
+    guessed = "" if alone.binding == "OutputToken" else _assumed(proposal)
+    unsure = guessed or (_estimated(proposal) and alone.ratio <= 1 + ESTIMATE_ERROR)
     message = (
         f"{name} of {format_duration(asked)} at P{goal.probability * 100:g} cannot be met at any "
-        f"load: a lone request on an idle replica takes {format_duration(alone.value_s)}. "
+        f"load: a lone request on an idle replica takes {format_duration(alone.value_s)}{guessed}. "
         f"Declare at least {format_duration(_rounded_up(alone.value_s))}, or use a faster GPU, "
         "more tensor parallelism or shorter outputs."
     )
     numbers = (("floor_s", alone.value_s), ("slo_s", asked))
-    return Finding(Reason.SLO_UNREACHABLE, Verdict.REJECT, field, message, numbers)
+    verdict = Verdict.WARN if unsure else Verdict.REJECT
+    return Finding(Reason.SLO_UNREACHABLE, verdict, field, message, numbers)
+
+
+def _assumed(proposal: Proposal) -> str:
+    """What to say when nobody declared how long requests are; empty when somebody did.
+
+    A service time that is declared or measured holds the lengths already.
+    """
+    tokens = _effective(proposal, "tokens")
+    if tokens is None or tokens.source is not Source.DEFAULT or not _estimated(proposal):
+        return ""
+    return f", with tokens {tokens.value} assumed (declare spec.traffic.outputTokens)"
+
+
+def _estimated(proposal: Proposal) -> bool:
+    times = _effective(proposal, "serviceTime")
+    return times is not None and times.source is Source.ESTIMATED
+
+
+def _effective(proposal: Proposal, name: str) -> Effective | None:
+    return next((e for e in proposal.service.effective if e.name == name), None)
 
 
 def slo_missed_at_peak(proposal: Proposal) -> Finding | None:

@@ -145,6 +145,14 @@ def test_warnings_fail_only_when_asked(tmp_path: Path) -> None:
     assert validated("-f", str(tmp_path), "--strict").returncode == 1
 
 
+def test_the_example_of_the_readme_would_be_stored() -> None:
+    blocks = (EXAMPLES.parents[1] / "README.md").read_text().split("```yaml\n")[1:]
+    bodies = [block.partition("```")[0] for block in blocks if "kind: InferenceService" in block]
+    assert bodies
+    answer = validated("-f", "-", given="---\n".join(bodies))
+    assert answer.returncode == 0, answer.stdout
+
+
 def test_a_list_is_opened() -> None:
     answer = piped({"apiVersion": "v1", "kind": "List", "items": [service("a"), unstable("b")]})
     assert answer.returncode == 1

@@ -295,3 +295,42 @@ def test_the_longest_answer_of_a_continuous_engine_is_its_p99_of_tokens(
     found = spec_checks.grace_too_short(case)
     assert found is not None
     assert dict(found.numbers)["answer_s"] == pytest.approx(seconds, rel=0.01)
+
+
+def estimated(latency_s: float, **traffic: Any) -> dict[Reason, Finding]:
+    """A model and a card, and no service time: a lone request's P99 takes some 11 s."""
+    case = proposal(
+        model=DeclaredModel("meta-llama/Llama-3.1-8B-Instruct"),
+        gpu=DeclaredGpu("A100-80GB"),
+        engine=DeclaredEngine("vllm"),
+        service_time=None,
+        slo={"latency_s": latency_s},
+        traffic={"peak_rate_per_s": None, "prompt": None, "output": None, **traffic},
+        scaling={"max_replicas": 1},
+    )
+    return {found.reason: found for found in admission.admit(case)}
+
+
+def test_what_is_assumed_of_the_tokens_refuses_no_slo() -> None:
+    """The smallest object of the documentation: nobody said how long answers are."""
+    assumed = estimated(10.0)[Reason.SLO_UNREACHABLE]
+    assert assumed.verdict is Verdict.WARN
+    assert "256 out assumed (declare spec.traffic.outputTokens)" in assumed.message
+    declared = estimated(1.0, output=DeclaredTokens(256, 1200))[Reason.SLO_UNREACHABLE]
+    assert declared.verdict is Verdict.REJECT
+    assert "assumed" not in declared.message
+
+
+def test_a_floor_within_the_error_of_an_estimate_refuses_no_slo() -> None:
+    tokens = DeclaredTokens(256, 1200)
+    floor_s = dict(estimated(1.0, output=tokens)[Reason.SLO_UNREACHABLE].numbers)["floor_s"]
+    near = estimated(floor_s / 1.2, output=tokens)[Reason.SLO_UNREACHABLE]
+    far = estimated(floor_s / 1.3, output=tokens)[Reason.SLO_UNREACHABLE]
+    assert (near.verdict, far.verdict) == (Verdict.WARN, Verdict.REJECT)
+    assert Reason.SLO_UNREACHABLE not in estimated(floor_s * 1.01, output=tokens)
+
+
+def test_a_rate_that_is_too_much_for_assumed_tokens_says_what_was_assumed() -> None:
+    found = estimated(60.0, peak_rate_per_s=100.0)[Reason.UNSTABLE]
+    assert found.verdict is Verdict.REJECT
+    assert "256 out assumed (declare spec.traffic.outputTokens)" in found.message
