@@ -76,7 +76,7 @@ def line_of(
     script = Script(environment, found[1])
     try:
         line = _engine_of(tuple(script.run(found[0])), tuple(starts))
-    except Unreadable as error:
+    except (Unreadable, RecursionError) as error:
         line = CommandLine((), shell=True, unreadable=f"the shell script cannot be read: {error}")
     return replace(line, script=found[0]) if line.unreadable else line
 

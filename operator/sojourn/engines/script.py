@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sojourn.engines import shell
 from sojourn.engines.shell import Part, Word
-from sojourn.engines.surroundings import Environment
+from sojourn.engines.surroundings import MOST_CHARACTERS, TOO_LONG, Environment
 
 MARK = ("\ue000", "\ue001")
 """Around a name that Kubernetes puts in before the shell reads the script, inside quotes too."""
@@ -68,6 +68,8 @@ class Script:
         Raises:
             Unreadable: quotes do not close, or it changes its own arguments.
         """
+        if len(text) > MOST_CHARACTERS:
+            raise shell.Unreadable(TOO_LONG)
         for command in shell.commands(text):
             words = list(command.words)
             while words and (found := _assignment(words[0])):
@@ -169,7 +171,7 @@ class Script:
         texts = [t for one in held for t in (one.texts or ("" if one.undefined else one.text,))]
         return Said(
             written,
-            tuple(r for one in held for r in one.references),
+            _names(held),
             f"{name} is set in a condition of the script",
             texts=tuple(texts) if known and len(texts) <= MOST_TEXTS else (),
         )
@@ -228,9 +230,16 @@ def _assignment(word: Word) -> tuple[str, Word] | None:
     return name, (Part(rest, '"'), *word[1:]) if rest else word[1:]
 
 
+def _names(said: Iterable[Said]) -> tuple[str, ...]:
+    """Variables that words come from, each once."""
+    return tuple(dict.fromkeys(name for one in said for name in one.references))
+
+
 def _joined(said: Iterable[Said], by: str = "") -> Said:
     """Several pieces as one word."""
     held = tuple(said)
+    if sum(len(one.text) for one in held) > MOST_CHARACTERS:
+        return Said("", why=f"a word of the script is {TOO_LONG}")
     doubtful = [one for one in held if one.why]
     texts: tuple[str, ...] = ()
     if len(doubtful) == 1 and doubtful[0].texts:
@@ -239,7 +248,7 @@ def _joined(said: Iterable[Said], by: str = "") -> Said:
         texts = tuple(f"{before}{text}{after}" for text in doubtful[0].texts)
     return Said(
         by.join(one.text for one in held),
-        tuple(r for one in held for r in one.references),
+        _names(held),
         doubtful[0].why if doubtful else "",
         texts=texts,
         undefined=bool(doubtful) and all(one.undefined for one in doubtful),

@@ -15,6 +15,11 @@ import yaml
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
+MOST_CHARACTERS = 65_536
+"""Variables made of variables double with each line: what grows beyond is no command line."""
+
+TOO_LONG = f"longer than {MOST_CHARACTERS} characters"
+
 NOT_READ = "is not read"
 """Why a ConfigMap is not known, unless the caller knows better."""
 
@@ -90,6 +95,8 @@ def substituted(text: str, environment: Environment) -> tuple[str, str]:
     """
     out, why, at = "", "", 0
     while at < len(text):
+        if len(out) > MOST_CHARACTERS:
+            return "", TOO_LONG
         if text.startswith("$$", at):
             out, at = out + "$", at + 2
             continue

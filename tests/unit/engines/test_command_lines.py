@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -409,3 +410,21 @@ def test_no_script_whatever_makes_reading_fail(text: str, args: list[str], value
     found = engines.read_flags(engines.find("vllm"), container)
     assert all(isinstance(one.text, str) for one in found.values.values())
     assert isinstance(engines.refers_to(engines.find("vllm"), container, "X"), bool)
+
+
+def test_variables_that_double_with_each_line_stay_small() -> None:
+    """Whoever may write a Deployment must not fill the operator's memory with forty lines."""
+    lines = ["A=--max-model-len=8192"] + ["A=$A$A"] * 60 + ["vllm serve m/x -tp 2 $A"]
+    begun_s = time.process_time()
+    found = read(script("\n".join(lines)))
+    assert found.number("tensor_parallel") is None
+    assert found.unknown("tensor_parallel")
+    env = [{"name": "V0", "value": "x" * 10}]
+    env += [{"name": f"V{i + 1}", "value": f"$(V{i})$(V{i})"} for i in range(60)]
+    container = {"image": IMAGE, "args": ["m/x", "--max-model-len=$(V60)"], "env": env}
+    assert "longer than" in read(container).unknown("max_length")
+    nested = "eval 'A=$A$A; eval \"$A\"'\n" * 50
+    read(script(f"A=x\n{nested}vllm serve m/x"))
+    deep = "${A:-" * 3000 + "8" + "}" * 3000
+    read(script(f"vllm serve m/x -tp {deep}"))
+    assert time.process_time() - begun_s < 5.0
