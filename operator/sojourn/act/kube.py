@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp import AddrInfoType
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
+from sojourn.act.farewell import closed
 from sojourn.errors import ClusterUnavailable
 
 APPLY = "application/apply-patch+yaml"
@@ -47,15 +51,22 @@ class Kube:
     """A client of one cluster; safe to share among tasks of one event loop.
 
     Args:
-        api: the configured client of the kubernetes package.
+        configuration: of the kubernetes package: address and credentials.
         timeout_s: limit of every request.
         concurrency: most requests under way at once.
     """
 
     def __init__(
-        self, api: client.ApiClient, timeout_s: float = 10.0, concurrency: int = 16
+        self, configuration: client.Configuration, timeout_s: float = 10.0, concurrency: int = 16
     ) -> None:
-        self._api = api
+        self._api = client.ApiClient(configuration)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._connector = aiohttp.TCPConnector(
+            limit=self._api.rest_client.maxsize,
+            ssl=self._api.rest_client.ssl_context,
+            socket_factory=self._socket,
+        )
+        configuration.client_session_kwargs = {"connector": self._connector}
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(concurrency)
 
@@ -76,7 +87,7 @@ class Kube:
                 config.load_incluster_config(client_configuration=configuration)
         except (config.ConfigException, OSError) as exc:
             raise ClusterUnavailable("cluster configuration", str(exc)) from exc
-        return cls(client.ApiClient(configuration), timeout_s)
+        return cls(configuration, timeout_s)
 
     @property
     def connection(self) -> Connection:
@@ -92,8 +103,16 @@ class Kube:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, those of requests that were given up too."""
         await self._api.close()
+        await self._connector.close()
+        await closed(self._sockets)
+
+    def _socket(self, address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
 
     async def call(self, request: Request) -> dict[str, Any]:
         """The answer's JSON object.

@@ -22,6 +22,7 @@ from typing import Any
 from aiohttp import web
 
 from sojourn import api
+from sojourn.act.farewell import closed
 from sojourn.controller import guard_review, review, trust
 from sojourn.controller.guard_review import Guard
 from sojourn.controller.own_metrics import OwnMetrics
@@ -108,9 +109,13 @@ class AdmissionServer:
         self._draining = True
 
     async def stop(self) -> None:
-        """Stop listening; requests under way are answered first."""
+        """Stop listening; requests under way are answered first, then every connection ends."""
         if self._runner is not None:
+            held = self._runner.server.connections if self._runner.server is not None else []
+            open_ones = [one.transport for one in held if one.transport is not None]
+            sockets = [one.get_extra_info("socket") for one in open_ones if not one.is_closing()]
             await self._runner.cleanup()
+            await closed(sockets)
             self._runner = None
         self._workers.shutdown(wait=False, cancel_futures=True)
 

@@ -30,6 +30,7 @@ from sojourn.facts.sojourn import LatencyGoal, ReplicaRate, Sojourn
 from sojourn.model.exact_model import ExactModel
 from tests.controlplane.components import free_ports
 from tests.integration.operators import service, unstable
+from tests.open_sockets import connected_at
 from tests.unit.decide.test_admission_guard import MODEL, deployment
 
 NAMES = Catalogue()
@@ -205,6 +206,15 @@ async def test_a_new_certificate_is_presented_while_open_connections_stay(tmp_pa
         pem = await asyncio.to_thread(ssl.get_server_certificate, ("localhost", one.port))
         presented = x509.load_pem_x509_certificate(pem.encode())
         assert presented == x509.load_pem_x509_certificate(fresh.certificate_pem)
+
+
+@pytest.mark.asyncio
+async def test_when_it_has_stopped_no_connection_is_open(tmp_path: Path) -> None:
+    async with running(tmp_path) as one, aiohttp.ClientSession() as kept:
+        assert (await one.post(kept, review_of(service("a")))).status == 200
+        assert connected_at(one.port)
+        await one.server.stop()
+        assert not [held for held in connected_at(one.port) if held.getsockname()[1] == one.port]
 
 
 @pytest.mark.asyncio
