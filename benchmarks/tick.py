@@ -1,155 +1,122 @@
-"""Time and memory of a tick's decisions: thousands of services, observation given as data.
+"""Time and memory of whole ticks of thousands of services, by phase.
 
-    python -m benchmarks.tick [--services 5000] [--kinds 200] [--ticks 4]
+    python -m benchmarks.tick [--services 5000] [--kinds 200] [--ticks 24] [--noise 0.05]
 
-Resolving, deciding and rendering are the operator's own code; nothing is sent. What Prometheus'
-answers cost is printed by ``python -m benchmarks.observe``; ``make bench-tick`` runs both.
+The operator's own corridor runs in one process: it asks a Prometheus on the loopback, unpacks and
+parses the answers, joins them with the cluster in memory, decides, renders statuses and writes
+what is due to an API server on the loopback. Those two are processes of their own; so is the time
+of whoever brings watch events. Every service's rate and latencies move by up to 5 % each tick,
+each on its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import asyncio
+import gc
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any
 
-from sojourn.act.execute import Applied
-from sojourn.api import status as status_api
+from kubernetes.aio import client
+
+from benchmarks import servers
+from benchmarks.fleet import SCRAPE, Fleet, body
+from sojourn.act.execute import Applied, Executor
+from sojourn.act.kube import Kube
 from sojourn.catalogue import Catalogue
-from sojourn.controller import past as past_of
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Entry, Registry
 from sojourn.controller.tick import Corridor
 from sojourn.facts.plan import Plan
 from sojourn.facts.policy import Policy
-from sojourn.facts.reading import Known
-from sojourn.facts.situation import Observation, Signals, TargetState
-
-T = TypeVar("T")
-Key = tuple[str, str]
+from sojourn.observe.cluster import WATCHED, ClusterState
+from sojourn.observe.gather import Gatherer
+from sojourn.observe.prometheus import PrometheusSource
+from sojourn.observe.quiet_collector import collect_seldom
+from sojourn.observe.settings import PrometheusSettings
 
 START_S = 1_790_000_000.0
 TICK_S = 15.0
-MODELS = ("meta-llama/Llama-3.1-8B-Instruct", "mistralai/Mistral-7B-v0.1", "Qwen/Qwen2.5-7B")
-GPUS = ("A100-80GB", "H100-80GB")
+REPLICAS = 4
+WARM_AFTER = 4
+"""Ticks until every service has its replicas and every figure is solved."""
+
 GOAL_CPU_S = 5.0
 GOAL_MIB = 600.0
+PHASES = ("gather", "decide", "render", "write")
 
 
-@dataclass
-class Clock:
-    """CPU seconds by phase."""
+@dataclass(frozen=True)
+class Timed(Corridor):
+    """The corridor, with the CPU time that rendering takes out of carrying out."""
 
-    seconds: dict[str, float] = field(default_factory=dict)
+    rendering_s: list[float] = field(default_factory=list)
 
-    def phase(self, name: str, work: Callable[[], T]) -> T:
-        """Run and count one phase."""
-        begun = time.process_time()
-        found = work()
-        self.seconds[name] = time.process_time() - begun
-        return found
-
-
-def body(number: int, kind: int) -> dict[str, Any]:
-    """One InferenceService; services of one kind differ only in name."""
-    chance = random.Random(kind)
-    spec: dict[str, Any] = {
-        "model": {"name": chance.choice(MODELS), "maxLength": 8192},
-        "gpu": {"type": chance.choice(GPUS)},
-        "slo": {"latency": f"{chance.randint(8, 30)}s"},
-        "scaleTargetRef": {"name": f"service-{number}"},
-        "traffic": {
-            "peakRate": chance.randint(10, 60),
-            "promptTokens": {"mean": chance.randint(200, 2000)},
-            "outputTokens": {"mean": chance.randint(100, 400)},
-        },
-        "engine": {"maxBatchSize": {"min": 4, "max": 64}},
-        "scaling": {"maxReplicas": 20},
-    }
-    if kind % 4 == 0:  # every fourth collects batches, as a classifier does
-        spec["engine"] = {
-            "name": "triton", "maxBatchSize": {"min": 1, "max": 32}, "maxBatchWait": "5ms",
-        }  # fmt: skip
-        spec["slo"] = {"latency": f"{chance.randint(300, 2000)}ms"}
-        spec["serviceTime"] = {
-            "fixed": f"{chance.randint(20, 80)}ms", "perRequest": f"{chance.randint(300, 900)}us",
-        }  # fmt: skip
-        spec["traffic"] = {"peakRate": chance.randint(500, 2000)}
-    metadata = {"namespace": f"team-{number // 50}", "name": f"service-{number}"}
-    metadata["uid"] = f"uid-{number}"
-    return {"metadata": {**metadata, "generation": 1}, "spec": spec}
+    def status_of(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
+        begun_s = time.thread_time()
+        try:
+            return super().status_of(entry, plan, now_s)
+        finally:
+            self.rendering_s.append(time.thread_time() - begun_s)
 
 
-def levels(entries: list[Entry], chance: random.Random) -> dict[Key, float]:
-    """A rate for each service that some replicas carry."""
-    found = {}
-    for entry in entries:
-        assert entry.serving is not None, entry.resolved
-        each = entry.serving.capacity_per_s(32)
-        found[entry.ref.key] = each * chance.uniform(0.4, 8.0)
-    return found
+@dataclass(frozen=True)
+class Measured:
+    """One tick: CPU seconds by phase, and what was written."""
+
+    seconds: dict[str, float]
+    applied: list[Applied]
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def statuses(self) -> int:
+        return sum(done.status is not None for done in self.applied)
+
+    @property
+    def scaled(self) -> int:
+        return sum(done.scaled for done in self.applied)
 
 
-def observe(
-    rates: dict[Key, float], replicas: dict[Key, int], now_s: float, chance: random.Random
-) -> dict[Key, Observation]:
-    """Rates with the noise of a minute's window."""
-    observed = {}
-    for key, level in rates.items():
-        rate = level * chance.uniform(0.95, 1.05)
-        target = TargetState(
-            spec_replicas=replicas[key],
-            ready_replicas=replicas[key],
-            max_batch=32,
-            batch_referenced=True,
-            container="engine",
-            youngest_ready_at_s=START_S - 86_400,
-        )
-        signals = Signals(rate_per_s=Known(rate, now_s), latency_p99_s=Known(0.2, now_s))
-        observed[key] = Observation(signals, target)
-    return observed
-
-
-def render(entries: dict[Key, Entry], plans: list[Plan], now_s: float) -> int:
-    """Render every status and keep those that changed; returns how many."""
-    now = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    changed = 0
-    for plan in plans:
-        entry = entries[plan.ref.key]
-        fresh = status_api.status(plan, entry.status, now)
-        if status_api.changed_materially(entry.status, fresh, "/".join(plan.ref.key)):
-            entry.status = fresh
-            changed += 1
-    return changed
-
-
-def remember(entries: dict[Key, Entry], plans: list[Plan], replicas: dict[Key, int]) -> None:
-    """What a tick leaves behind, and the writes it would have made."""
-    for plan in plans:
-        entry, after = entries[plan.ref.key], plan.decision.after.replicas
-        done = Applied(plan, scaled=plan.write_replicas)
-        entry.past = past_of.after(entry.past, done, plan.decision.at_s)
-        if plan.write_replicas and after is not None:
-            replicas[plan.ref.key] = after
-
-
-def ticks(corridor: Corridor, count: int) -> Iterator[tuple[dict[str, float], int, int]]:
-    """CPU seconds by phase, statuses and scale writes of each tick."""
+async def one_tick(corridor: Timed, now_s: float) -> Measured:
+    """What ``Corridor.tick`` does, with a clock between the phases."""
+    corridor.rendering_s.clear()
+    marks = [time.process_time()]
     entries = list(corridor.registry.entries())
-    by_key = {entry.ref.key: entry for entry in entries}
-    chance = random.Random(1)
-    rates, replicas = levels(entries, chance), dict.fromkeys(by_key, 4)
-    for number in range(count):
-        clock, now_s = Clock(), START_S + number * TICK_S
-        observed = observe(rates, replicas, now_s, chance)
-        plans = clock.phase("decide", lambda: corridor.plans(entries, observed, now_s))  # noqa: B023
-        statuses = clock.phase("status", lambda: render(by_key, plans, now_s))  # noqa: B023
-        clock.phase("remember", lambda: remember(by_key, plans, replicas))  # noqa: B023
-        yield clock.seconds, statuses, sum(plan.write_replicas for plan in plans)
+    observations = await corridor.observe(entries, now_s)
+    marks.append(time.process_time())
+    plans = await asyncio.to_thread(corridor.plans, entries, observations, now_s)
+    marks.append(time.process_time())
+    applied = await corridor.carry_out(entries, plans, now_s)
+    marks.append(time.process_time())
+    gather_s, decide_s, rest_s = (end - begin for begin, end in pairwise(marks))
+    render_s = sum(corridor.rendering_s)
+    spent = (gather_s, decide_s, render_s, rest_s - render_s)
+    return Measured(dict(zip(PHASES, spent, strict=True)), applied)
+
+
+def read(services: int, kinds: int, names: Catalogue) -> Registry:
+    """A registry that has read so many services."""
+    registry = Registry(names)
+    for number in range(services):
+        registry.put(body(number, number % kinds), START_S - 86_400)
+    return registry
+
+
+def scale(fleet: Fleet, cluster: ClusterState, applied: Iterable[Applied]) -> None:
+    """Let the cluster do what was written."""
+    for done in applied:
+        after, service = done.plan.decision.after.replicas, done.plan.service
+        if done.scaled and after is not None and service is not None:
+            engine = service.declaration.engine.name
+            for event in fleet.scale(done.plan.ref.key, engine, after):
+                cluster.apply(*event)
 
 
 def resident_mib() -> float:
@@ -157,31 +124,68 @@ def resident_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+async def run(options: argparse.Namespace, urls: tuple[str, str], loads: servers.Process) -> None:
+    names, cluster = Catalogue(), ClusterState()
+    begun_s = time.process_time()
+    registry = read(options.services, options.kinds, names)
+    read_s, begun_s = time.process_time() - begun_s, time.process_time()
+    entries = list(registry.entries())
+    print(f"read {read_s:.2f}  resolve {time.process_time() - begun_s:.2f}")
+    fleet = Fleet(entries, REPLICAS, options.noise)
+    for event in fleet.events():
+        cluster.apply(*event)
+    for kind in WATCHED:
+        cluster.mark_synced(kind)
+    gc.collect()
+    gc.freeze()  # as the operator does once the first lists are complete
+    source = PrometheusSource(PrometheusSettings(urls[0], timeout_s=60))
+    kube = Kube(client.ApiClient(client.Configuration(host=urls[1])), timeout_s=60)
+    corridor = Timed(
+        registry, Gatherer(cluster, source, SCRAPE), Executor(kube, lambda: True, "benchmark"),
+        Policy(), names.gpus(), OwnMetrics(),
+    )  # fmt: skip
+    heads = "".join(f"{name:>8}" for name in (*PHASES, "sum", "status", "scale", "pods", "MiB"))
+    print(f"{'tick':<6}{heads}")
+    measured: list[Measured] = []
+    for number in range(options.ticks):
+        now_s = START_S + number * TICK_S
+        loads.ask((fleet.loads(), now_s))
+        measured.append(await one_tick(corridor, now_s))
+        scale(fleet, cluster, measured[-1].applied)
+        show(number, measured[-1], sum(fleet.running.values()))
+    tell(measured)
+    source.close()
+    await kube.close()
+
+
+def show(number: int, tick: Measured, pods: int) -> None:
+    name = "cold" if number == 0 else f"{number + 1}"
+    seconds = "".join(f"{tick.seconds[phase]:>8.2f}" for phase in PHASES)
+    print(f"{name:<6}{seconds}{tick.total_s:>8.2f}{tick.statuses:>8}{tick.scaled:>8}{pods:>8}"
+          f"{resident_mib():>8.0f}", flush=True)  # fmt: skip
+
+
+def tell(measured: list[Measured]) -> None:
+    """The two first ticks and the mean of the warm ones, beside their goals."""
+    warm = measured[WARM_AFTER:] or measured[-1:]
+    mean_s = sum(tick.total_s for tick in warm) / len(warm)
+    statuses = sum(tick.statuses for tick in warm) / len(warm)
+    begun_s = sum(tick.total_s for tick in measured[:2])
+    print(f"first two ticks {begun_s:.1f} CPU s; warm tick {mean_s:.2f} (goal {GOAL_CPU_S:g}), "
+          f"{statuses:.0f} statuses; {resident_mib():.0f} MiB (goal {GOAL_MIB:g})")  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--services", type=int, default=5000)
     parser.add_argument("--kinds", type=int, default=200)
-    parser.add_argument("--ticks", type=int, default=4)
+    parser.add_argument("--ticks", type=int, default=24)
+    parser.add_argument("--noise", type=float, default=0.05)
     options = parser.parse_args()
-    names = Catalogue()
-    registry, clock = Registry(names), Clock()
-    bodies = [body(number, number % options.kinds) for number in range(options.services)]
-    clock.phase("read", lambda: [registry.put(one, START_S - 86_400) for one in bodies])
-    clock.phase("resolve", lambda: list(registry.entries()))
+    collect_seldom()
     print(f"{options.services} services of {options.kinds} kinds; CPU seconds, one process")
-    print("  ".join(f"{name} {seconds:.2f}" for name, seconds in clock.seconds.items()))
-    print(f"{'tick':<6}{'decide':>8}{'status':>8}{'rest':>8}{'sum':>8}{'written':>9}{'scaled':>8}"
-          f"{'MiB':>7}")  # fmt: skip
-    # Neither gathers nor writes: both are given as data here.
-    corridor = Corridor(registry, None, None, Policy(), names.gpus(), OwnMetrics())  # type: ignore[arg-type]
-    total = 0.0
-    for number, (seconds, statuses, scaled) in enumerate(ticks(corridor, options.ticks)):
-        total = sum(seconds.values())
-        shown = "".join(f"{seconds[name]:>8.2f}" for name in ("decide", "status", "remember"))
-        name = "cold" if number == 0 else f"{number + 1}"
-        print(f"{name:<6}{shown}{total:>8.2f}{statuses:>9}{scaled:>8}{resident_mib():>7.0f}")
-    print(f"last tick {total:.2f} CPU s (goal {GOAL_CPU_S:g}), {resident_mib():.0f} MiB "
-          f"(goal {GOAL_MIB:g})")  # fmt: skip
+    with servers.prometheus() as prometheus, servers.apiserver() as api:
+        asyncio.run(run(options, (prometheus.url, api.url), prometheus))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import ClusterState
 from sojourn.observe.gather import Gatherer
 from sojourn.observe.prometheus import PrometheusSource
+from sojourn.observe.quiet_collector import collect_seldom
 from sojourn.observe.scale_reader import ScaleReader
 
 log = logging.getLogger(__name__)
@@ -258,6 +259,7 @@ async def main(settings: Settings, kubeconfig: Path | None) -> None:
     """
     # Models compute in threads; an admission request waits this long for the interpreter, not 5 ms.
     sys.setswitchinterval(0.001)
+    collect_seldom()
     kube = await Kube.connect(str(kubeconfig) if kubeconfig else None)
     with tempfile.TemporaryDirectory(prefix="sojourn-") as folder:
         await Operator(settings, kube).run(Path(folder))

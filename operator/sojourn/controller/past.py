@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from sojourn.act.execute import Applied
@@ -15,12 +16,13 @@ from sojourn.facts.situation import (
     RateSample,
     Recommendation,
     ScaleEvent,
+    ServiceSample,
     Situation,
     TargetState,
 )
 
-SAMPLES_KEPT = 240
-"""An hour of ticks: enough for the batch to vary over a day's rise and fall."""
+SAMPLES_KEPT = 120
+"""Pairs of concurrency and service time; of more than these the older half is thinned."""
 
 RATES_KEPT_S = 1800.0
 """Half an hour of rates: 30 windows of a minute, enough for trend and burstiness."""
@@ -96,14 +98,38 @@ def with_sample(past: Past, situation: Situation) -> Past:
     pair = calibration.sample(situation.signals, target, situation.now_s)
     if pair is None:
         return past
-    return replace(past, service_samples=(*past.service_samples, pair)[-SAMPLES_KEPT:])
+    return replace(past, service_samples=_thinned((*past.service_samples, pair), pair.at_s))
+
+
+def _thinned(samples: tuple[ServiceSample, ...], now_s: float) -> tuple[ServiceSample, ...]:
+    """The last hour, dense where it is recent: enough for the batch to vary as a day rises."""
+    if now_s - samples[0].at_s > LONGEST_WINDOW_S:
+        samples = samples[1:]
+    if len(samples) <= SAMPLES_KEPT:
+        return samples
+    half = len(samples) // 2
+    return (*samples[:half:2], *samples[half:])
 
 
 def _recent_recommendations(past: Past, plan: Plan, now_s: float) -> tuple[Recommendation, ...]:
-    kept = tuple(r for r in past.recommendations if now_s - r.at_s < LONGEST_WINDOW_S)
-    if plan.decision.row is Reason.HOLD or plan.decision.raw.replicas is None:
-        return kept
-    return (*kept, Recommendation(now_s, plan.decision.raw.replicas))
+    """Recommendations that some window still needs.
+
+    Stabilisation takes the most or the least of a window that ends now. One that is followed by
+    one at least as large and by one at most as large is neither in any window, so it goes: a
+    steady service keeps one, a flapping one two, in place of an hour of ticks. O(those kept).
+    """
+    fresh = plan.decision.raw.replicas
+    told = plan.decision.row is not Reason.HOLD and fresh is not None
+    least, most = (fresh, fresh) if told and fresh is not None else (math.inf, -math.inf)
+    kept: list[Recommendation] = []
+    for one in reversed(past.recommendations):
+        if now_s - one.at_s < LONGEST_WINDOW_S and not least <= one.replicas <= most:
+            kept.append(one)
+            least, most = min(least, one.replicas), max(most, one.replicas)
+    kept.reverse()
+    if told and fresh is not None:
+        kept.append(Recommendation(now_s, fresh))
+    return tuple(kept)
 
 
 def _recent_rates(past: Past, plan: Plan, now_s: float) -> tuple[RateSample, ...]:

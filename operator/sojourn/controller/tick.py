@@ -57,14 +57,24 @@ class Corridor:
     async def tick(self, now_s: float) -> list[Applied]:
         """Walk once through observe, decide and act for every service."""
         entries = list(self.registry.entries())
-        declarations = [e.declaration for e in entries if e.declaration is not None]
-        owners = {d.ref.key: self.registry.sharing_target(d) for d in declarations}
-        observations = await self.gatherer.gather(declarations, owners, now_s)
+        observations = await self.observe(entries, now_s)
         # In a thread: the models' arithmetic must not keep the webhook from answering.
         plans = await asyncio.to_thread(self.plans, entries, observations, now_s)
+        return await self.carry_out(entries, plans, now_s)
+
+    async def observe(self, entries: list[Entry], now_s: float) -> dict[Key, Observation]:
+        """Gather what is seen of every entry that could be read."""
+        declarations = [e.declaration for e in entries if e.declaration is not None]
+        owners = {d.ref.key: self.registry.sharing_target(d) for d in declarations}
+        return await self.gatherer.gather(declarations, owners, now_s)
+
+    async def carry_out(
+        self, entries: list[Entry], plans: list[Plan], now_s: float
+    ) -> list[Applied]:
+        """Write what the plans ask for and what of the statuses is due, and remember it."""
         by_key = {entry.ref.key: entry for entry in entries}
         applied = await self.executor.apply(
-            plans, lambda plan: self._status(by_key[plan.ref.key], plan, now_s), now_s
+            plans, lambda plan: self.status_of(by_key[plan.ref.key], plan, now_s), now_s
         )
         for done in applied:
             self._remember(by_key[done.plan.ref.key], done, now_s)
@@ -161,7 +171,8 @@ class Corridor:
             entry.checked = known = (serving, judged, tuple(admission.admit(proposal)))
         return known[2]
 
-    def _status(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
+    def status_of(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
+        """The status to write after a plan; None when nothing of it is due."""
         if entry.deleting:
             return None
         now = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

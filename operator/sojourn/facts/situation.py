@@ -146,7 +146,7 @@ class Observation:
     gpus: GpuRoom | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """A past raw answer of sizing, remembered for stabilisation."""
 
@@ -154,7 +154,7 @@ class Recommendation:
     replicas: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RateSample:
     """The offered rate of one window, by the time the window ended."""
 
@@ -162,7 +162,7 @@ class RateSample:
     rate_per_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ServiceSample:
     """One tick's view of the service time: requests running a replica, seconds each takes."""
 
@@ -171,7 +171,7 @@ class ServiceSample:
     service_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ScaleEvent:
     """A past write of the scale: the change in replicas and when."""
 
