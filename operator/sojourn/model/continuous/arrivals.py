@@ -8,6 +8,9 @@ from sojourn.errors import ModelDomainError
 from sojourn.facts.replica import OperatingPoint, Routing
 from sojourn.model import domain
 
+# Near an arrival of the walk in ``levelled``: 8/9 right after it, 0.9 within a step.
+_PASSED_OVER = 0.9
+
 
 @dataclass(frozen=True)
 class Arrivals:
@@ -28,8 +31,12 @@ class Arrivals:
 
     @property
     def company(self) -> float:
-        """How many arrivals fall near one, over Poisson: every c-th point keeps its distance."""
-        return 1 / self.turns
+        """How many arrivals fall near one, over Poisson.
+
+        Every c-th point keeps its distance; a levelled replica that has just got a request is
+        passed over for a while (``levelled``).
+        """
+        return _PASSED_OVER if self.pooled > 1 else 1 / self.turns
 
 
 def arrivals(point: OperatingPoint) -> Arrivals:

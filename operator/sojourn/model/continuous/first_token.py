@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sojourn.model import poisson
-from sojourn.model.continuous import backlog, cells, steps, turns
+from sojourn.model.continuous import backlog, cells, levelled, steps, turns
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.machine import Machine
 from sojourn.model.continuous.population import Population, departures_scv
@@ -86,8 +86,8 @@ def _idle(machine: Machine, people: Population) -> list[Found]:
 
 
 def _free(machine: Machine, stream: Arrivals, people: Population) -> list[Found]:
-    """Arrivals that find the replica busy and a place free."""
-    occupied = people.counts > 0
+    """Arrivals that find the replica busy (all of them, where one counts) and a place free."""
+    occupied = people.counts >= 1
     weights, decoding = people.weights[occupied], people.decoding[occupied]
     if weights.sum() <= _LEAST_WEIGHT:
         return []
@@ -97,7 +97,7 @@ def _free(machine: Machine, stream: Arrivals, people: Population) -> list[Found]
     kept = shares > min(_LEAST_WEIGHT, float(shares.max()) / 2)
     means = np.array([_mean(decoding[g], weights[g]) for g in groups])[kept]
     shares = shares[kept]
-    if steps.is_tight(machine, stream):
+    if steps.is_tight(machine, stream) or levelled.applies(machine, stream):
         laws = _tight_laws(machine, stream, (shares, means), (busy, people.phi))
     else:
         laws = steps.untight(machine, stream, machine.steps_s(means), people.phi, busy)
@@ -120,7 +120,9 @@ def _tight_laws(
     for group in cells.split(shares, _TIGHT_EDGES):
         decoding = _mean(means[group], shares[group])
         step_s = machine.fixed_s + machine.per_request_s * decoding
-        if stream.turns > 1 and machine.prompts_per_budget >= 1:
+        if levelled.applies(machine, stream):
+            law = levelled.first_token(machine, stream, step_s, phi)
+        elif stream.turns > 1 and machine.prompts_per_budget >= 1:
             law = turns.first_token(machine, stream, step_s, phi)
         else:
             law = backlog.first_token(machine, stream, step_s, decoding, busy)

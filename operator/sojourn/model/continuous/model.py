@@ -128,7 +128,7 @@ def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
     return Sojourn(
         model=NAME,
         utilisation=load,
-        busy_fraction=1 - people.idle * (1 - people.blocking),
+        busy_fraction=1 - people.idle_time * (1 - people.blocking),
         latency=Latency(mean_s, _pairs(levels, end_to_end.quantiles_s(first, decoded, levels))),
         queue_wait_s=first.queue_wait_s,
         batch_wait_s=0.0,

@@ -72,8 +72,13 @@ class Population:
 
     @property
     def idle(self) -> float:
-        """Probability of an empty replica."""
-        return float(self.weights[0]) if self.counts[0] == 0 else 0.0
+        """Probability that an arrival finds an empty replica; of c levelled ones, fewer than c."""
+        return float(self.weights[self.counts < 1].sum())
+
+    @property
+    def idle_time(self) -> float:
+        """Share of time in which a replica is empty."""
+        return float(self.weights @ np.maximum(0.0, 1 - self.counts))
 
 
 def population(machine: Machine, stream: Arrivals) -> Population:
