@@ -109,6 +109,7 @@ class Vllm:
         latency_s: latency of every request; None counts no request in the histogram.
         kv_names: which of the two names of KV usage it exports.
         ranks: data-parallel ranks, each with these numbers.
+        refused_per_s: None for a release that does not count what it refuses.
     """
 
     completed_per_s: float = 0.0
@@ -121,6 +122,7 @@ class Vllm:
     latency_s: float | None = None
     ranks: int = 1
     own_labels: str = ""
+    refused_per_s: float | None = None
 
     def __call__(self, age_s: float) -> str:
         """The page at that age."""
@@ -134,6 +136,9 @@ class Vllm:
         yield f'vllm:request_success_total{{{labels},finished_reason="length"}} 0'
         yield f"vllm:num_requests_running{{{labels}}} {self.running}"
         yield f"vllm:num_requests_waiting{{{labels}}} {waiting}"
+        if self.refused_per_s is not None:
+            refused = self.started + int(self.refused_per_s * age_s)
+            yield f'vllm:admission_rejections_total{{{labels},reason="queue"}} {refused}'
         for name in self.kv_names:
             yield f"vllm:{name}{{{labels}}} {self.kv}"
         for bound in (*BOUNDS_S, float("inf")):

@@ -136,6 +136,20 @@ def test_a_growing_queue_is_offered_load_that_completions_do_not_show(world: Wor
     assert value(found.rate_per_s) == pytest.approx(680, rel=0.05)
 
 
+def test_refusals_are_demand_until_they_dominate_and_then_are_taken_for_retries(
+    world: World,
+) -> None:
+    few = world.serve(world.namespace(), Vllm(100, running=32, refused_per_s=80))
+    storm = world.serve(world.namespace(), Vllm(100, running=32, refused_per_s=900))
+    found = world.until(few, lambda s: settled(s.rate_per_s), "a full window")
+    assert value(found.rate_per_s) == pytest.approx(180, rel=0.05)
+    assert found.retry_storm == ""
+    found = world.until(storm, lambda s: s.retry_storm, "a storm is seen")
+    assert isinstance(found.rate_per_s, Known)
+    assert found.rate_per_s.lower_bound
+    assert found.rate_per_s.value == pytest.approx(300, rel=0.05)
+
+
 def test_the_same_model_in_two_namespaces_is_counted_apart(world: World) -> None:
     """FC-023."""
     busy = world.serve(world.namespace(), Vllm(1500))

@@ -164,6 +164,8 @@ def _metrics_available(outcome: Outcome) -> Condition:
     rate = outcome.situation.signals.rate_per_s
     if isinstance(rate, Unknown):
         return Condition("MetricsAvailable", False, rate.reason, rate.why)
+    if storm := outcome.situation.signals.retry_storm:
+        return Condition("MetricsAvailable", True, Reason.RETRY_STORM, storm)
     return Condition("MetricsAvailable", True, Reason.FRESH, "the arrival rate is known")
 
 

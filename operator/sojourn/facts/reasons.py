@@ -53,6 +53,7 @@ class Reason(StrEnum):
     WINDOW_NOT_FULL = "WindowNotFull"
     LOW_COVERAGE = "LowCoverage"
     DUPLICATE_SERIES = "DuplicateSeries"
+    RETRY_STORM = "RetryStorm"
     NOT_OBSERVED = "NotObserved"
     NOT_SOLVED = "NotSolved"
     TARGET_MISSING = "TargetMissing"
@@ -142,6 +143,7 @@ MEANING: dict[Reason, str] = {
     Reason.WINDOW_NOT_FULL: "The window of the rate is not yet full of samples.",
     Reason.LOW_COVERAGE: "Too few of the target's pods are scraped.",
     Reason.DUPLICATE_SERIES: "The same pod appears in several series.",
+    Reason.RETRY_STORM: "More requests are refused than completed: many counted ones return.",
     Reason.NOT_OBSERVED: "The signal has not been observed yet.",
     Reason.NOT_SOLVED: "The operator has just begun and has not solved this service yet.",
     Reason.TARGET_MISSING: "The target of scaleTargetRef does not exist.",

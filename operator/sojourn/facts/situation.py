@@ -33,6 +33,8 @@ class Signals:
         preemptions_per_s: requests evicted from the KV pool.
         latency_p99_bucket_s: bounds of the bucket that holds the 99th percentile: the true value
             lies between; None if not known.
+        retry_storm: what was made of the rate because refused requests come back; empty when it is
+            as counted.
     """
 
     rate_per_s: Reading = field(default_factory=_not_observed)
@@ -47,6 +49,7 @@ class Signals:
     output_tokens: Reading = field(default_factory=_not_observed)
     preemptions_per_s: Reading = field(default_factory=_not_observed)
     latency_p99_bucket_s: tuple[float, float] | None = None
+    retry_storm: str = ""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,9 @@ class Gatherer:
         signals = engine_signals(View(engine, pods, evidence, self._scrape))
         if declaration.metrics.arrival_rate_query and self._scrape.custom_queries:
             rate = _custom_rate(evidence, declaration.ref.key, signals.rate_per_s)
-            return replace(signals, rate_per_s=rate)
+            counted_apart = isinstance(rate, Known) and not rate.lower_bound
+            storm = "" if counted_apart else signals.retry_storm
+            return replace(signals, rate_per_s=rate, retry_storm=storm)
         return signals
 
     async def _refresh(self, declarations: Sequence[Declaration]) -> None:

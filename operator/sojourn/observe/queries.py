@@ -60,9 +60,17 @@ def _offered(promql: PromQL, engines: list[Engine]) -> str:
 
     Arrivals = completions + refusals + growth of (running + waiting) is an identity of counts, so
     it holds in overload, where completions alone stand still. Where a pod has no gauges only the
-    completions are left, marked ``bound="lower"``.
+    completions are left, marked ``bound="lower"``. The role ``storm`` tells the most that is
+    believed of a derived rate where refusals dominate.
     """
     return either(_offered_of(promql, engine) for engine in engines)
+
+
+STORM = "storm"
+"""Role of the largest believable rate of a pod that refuses more than it completes."""
+
+_BELIEVED = 3
+"""Times the completions: refused requests come back, and each return is counted again."""
 
 
 def _offered_of(promql: PromQL, engine: Engine) -> str:
@@ -77,7 +85,11 @@ def _offered_of(promql: PromQL, engine: Engine) -> str:
     arrivals = promql.role(engine, "arrivals", promql.rate)
     derived = either((arrivals, " + ".join(terms)))
     lower = labelled(f"({completed})", "bound", "lower")
-    return f"({derived}) or on ({promql.pod}) {lower}"
+    offered = f"({derived}) or on ({promql.pod}) {lower}"
+    if not refused:
+        return offered
+    storm = f"{_BELIEVED} * ({completed}) and on ({promql.pod}) ({refused}) > ({completed})"
+    return either((offered, labelled(f"({storm})", "role", STORM)))
 
 
 def _growth(promql: PromQL, engine: Engine) -> Iterable[str]:

@@ -18,7 +18,7 @@ from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Signals
 from sojourn.observe.evidence import Evidence
 from sojourn.observe.pods import Pod, PodKey, Pods
-from sojourn.observe.queries import Question
+from sojourn.observe.queries import STORM, Question
 from sojourn.observe.settings import ScrapeSettings
 
 _SHOWN_PODS = 3
@@ -48,6 +48,15 @@ class View:
             key for pod, key in self.serving if (pod.ready_at_s or 0.0) > old_at_s or key in short
         )
 
+    @cached_property
+    def returning(self) -> tuple[tuple[Pod, float], ...]:
+        """Serving pods that refuse more than they complete, and the rate not believed of each."""
+        caps, offered = self.evidence.values(STORM), self.evidence.values(Question.OFFERED.value)
+        if not caps:
+            return ()
+        cut = ((pod, offered.get(key, 0.0) - caps[key]) for pod, key in self.serving if key in caps)
+        return tuple((pod, above) for pod, above in cut if 0 < above < math.inf)
+
 
 def engine_signals(view: View) -> Signals:
     """Every signal of a service from its own pods' metrics."""
@@ -71,6 +80,7 @@ def engine_signals(view: View) -> Signals:
         output_tokens=_by_workload(view, "output_tokens", Question.TOKENS),
         preemptions_per_s=_by_workload(view, Question.PREEMPTIONS.value, Question.PREEMPTIONS),
         latency_p99_bucket_s=_bucket(view.engine.bounds_s.get("latency", ()), p99),
+        retry_storm=_retry_storm(view),
     )
 
 
@@ -81,7 +91,8 @@ def unavailable(why: str) -> Signals:
 
 def all_unknown(unknown: Unknown) -> Signals:
     """Every signal unknown for one reason."""
-    readings = {f.name: unknown for f in fields(Signals) if f.name != "latency_p99_bucket_s"}
+    apart = ("latency_p99_bucket_s", "retry_storm")
+    readings = {f.name: unknown for f in fields(Signals) if f.name not in apart}
     return replace(Signals(), **readings)  # type: ignore[arg-type]
 
 
@@ -101,8 +112,22 @@ def _offered(view: View) -> Reading:
     counted = (offered.get(key, 0.0) for key in gone if not view.evidence.has("stale", key))
     total = reading.value + sum(value for value in counted if math.isfinite(value))
     incomplete = reading.lower_bound or any(key in view.evidence.lower for _, key in view.serving)
+    # What was cut off may be new demand as well as old requests that return.
+    cut = sum(cut for _, cut in view.returning)
     # Noise of a fitted slope can take an idle service a hair below zero.
-    return Known(max(total, 0.0), reading.at_s, lower_bound=incomplete)
+    return Known(max(total - cut, 0.0), reading.at_s, lower_bound=incomplete or cut > 0)
+
+
+def _retry_storm(view: View) -> str:
+    """What is said of pods whose counted rate is not believed."""
+    storm = view.returning
+    if not storm:
+        return ""
+    cut = sum(cut for _, cut in storm)
+    return (
+        f"{_named([pod for pod, _ in storm])} refuse more requests than they complete: {cut:.1f}/s "
+        "are taken for retries, and the rate for 3 x completions"
+    )
 
 
 def _still_in_flight(rate: Reading, running: Reading, waiting: Reading) -> Reading:

@@ -56,6 +56,15 @@ def test_unknown_rate_holds_replicas_and_says_why() -> None:
     assert condition(one, "Ready") == (False, Reason.PROMETHEUS_UNAVAILABLE)
 
 
+def test_a_retry_storm_adds_replicas_removes_none_and_is_told() -> None:
+    for rate, replicas, after in ((400.0, 2, 4), (20.0, 5, 5)):
+        state = situation(book(), rate, replicas)
+        storm = Signals(rate_per_s=Known(rate, NOW_S, lower_bound=True), retry_storm="a refuses")
+        one = builders.replan(state, book(), signals=storm)
+        assert one.decision.after.replicas == after
+        assert condition(one, "MetricsAvailable") == (True, Reason.RETRY_STORM)
+
+
 def test_the_floor_holds_with_every_metric_unknown() -> None:
     one = plan(book(min_replicas=3), BLIND, 1)
     assert one.write_replicas

@@ -225,6 +225,26 @@ def test_without_the_gateways_answer_the_engines_rate_is_a_lower_bound(
     assert found[KEY].signals.rate_per_s == Known(10.0, NOW_S, lower_bound=True)
 
 
+def test_a_gateways_rate_counts_no_storm_and_without_it_the_storm_stays(
+    prometheus: FakePrometheus,
+) -> None:
+    (first, *_) = names = pod_names(2)
+    offered = by_pod(dict.fromkeys(names, 90.0))
+    replies = healthy() | {
+        "offered": vector(*offered, *by_pod({first: 30.0}, role="storm"), at_s=NOW_S)
+    }
+    for answer, rate in ((gateway("42"), 42.0), (vector(), 120.0)):
+
+        def custom(_: Asked, reply: Reply = answer) -> Reply:
+            return reply
+
+        prometheus.answer = answering(replies, custom)
+        (found,) = gather(prometheus, cluster_of(), [declaration(query=QUERY)])
+        signals = found[KEY].signals
+        assert signals.rate_per_s == Known(rate, NOW_S, lower_bound=rate == 120.0)
+        assert bool(signals.retry_storm) is (rate == 120.0)
+
+
 def test_custom_queries_can_be_switched_off(prometheus: FakePrometheus) -> None:
     prometheus.answer = answering(healthy(), lambda _: gateway("42"))
     off = ScrapeSettings(custom_queries=False)

@@ -42,6 +42,12 @@ def test_old_and_new_names_are_alternatives_and_never_summed() -> None:
     assert expression.count("max by (namespace,pod)") == 2
 
 
+def test_a_storm_is_told_of_engines_that_count_refusals() -> None:
+    for name, told in (("vllm", True), ("triton", True), ("tgi", False), ("sglang", False)):
+        expression = questions(frozenset({name}), SCRAPE)[Question.OFFERED]
+        assert ('"role","storm"' in expression) is told, name
+
+
 @pytest.mark.parametrize("question", list(Question))
 def test_every_selector_names_a_pod_and_the_operators_matchers(question: Question) -> None:
     """FC-023, FC-024."""

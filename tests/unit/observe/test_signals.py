@@ -205,6 +205,22 @@ def test_completions_alone_are_a_lower_bound() -> None:
     assert rate(seen, pods("a"), "trtllm") == Known(5.0, NOW_S, lower_bound=True)
 
 
+def test_of_a_retry_storm_three_times_the_completions_are_believed() -> None:
+    seen = evidence(offered={"a": 120.0, "b": 20.0}, storm={"a": 36.0})
+    found = signals(seen, pods("a", "b"))
+    assert found.rate_per_s == Known(56.0, NOW_S, lower_bound=True)
+    assert found.retry_storm == (
+        "a refuse more requests than they complete: 84.0/s are taken for retries, and the rate for "
+        "3 x completions"
+    )
+
+
+def test_a_storm_below_its_cap_or_of_another_pod_changes_nothing() -> None:
+    seen = evidence(offered={"a": 30.0}, storm={"a": 36.0, "other": 1.0})
+    found = signals(seen, pods("a"))
+    assert (found.rate_per_s, found.retry_storm) == (Known(30.0, NOW_S), "")
+
+
 @pytest.mark.parametrize(
     ("engine", "gauges", "expected"),
     [
