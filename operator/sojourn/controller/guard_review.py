@@ -85,9 +85,10 @@ class Guard:
             return found
 
     def _judged(self, declaration: Declaration, workload: Workload) -> tuple[Finding, ...]:
-        service = self.registry.resolve(declaration).service
+        resolved = self.registry.resolve(declaration)
+        service = resolved.service
         if service is None:
-            return ()
+            return guard.impossible(workload, resolved.findings)
         proposal = Proposal(Serving(service, model_for(service.replica)), gpus=self.gpus)
         return guard.findings(workload, proposal)
 

@@ -24,11 +24,13 @@ MEMORY: tuple[Check, ...] = (
     memory_checks.startup_peak_exceeds_memory,
     memory_checks.memory_too_close,
     memory_checks.kv_below_max_batch,
+    memory_checks.length_above_model,
 )
 """Does it start; also asked of a workload's own arguments by the guard."""
 
 ADMISSION: tuple[Check, ...] = (
     *MEMORY,
+    spec_checks.batch_above_batched_tokens,
     queue_checks.unstable_at_peak,  # with the best batch that fits
     queue_checks.slo_below_floor,
     queue_checks.slo_missed_at_peak,

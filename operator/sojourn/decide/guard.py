@@ -112,6 +112,23 @@ def unreadable(workload: Workload) -> tuple[Finding, ...]:
     return tuple(warnings)
 
 
+def impossible(workload: Workload, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """What forbids a combination of model and arguments, such as heads that do not divide.
+
+    That a model or a card is not in the catalogue is no fault of theirs.
+    """
+    return tuple(
+        Finding(
+            Reason.ARGUMENT_UNREADABLE,
+            Verdict.WARN,
+            workload.field,
+            f"the engine does not start with these arguments: {finding.message}.",
+        )
+        for finding in found
+        if finding.reason is Reason.INVALID_OBJECT
+    )
+
+
 def judgeable(workload: Workload) -> bool:
     """Whether enough is known of a command line to judge its memory."""
     flags = workload.flags
@@ -137,6 +154,10 @@ def _unknown(flags: Flags) -> Iterator[str]:
 
 def _misspelt(flags: Flags) -> Iterator[str]:
     """Values that are no value of their flag: the engine would end at once."""
+    tokens, batch = flags.number("batched_tokens"), flags.number("max_batch")
+    if tokens is not None and batch is not None and 0 < tokens < batch:
+        names = [flags.values[role].name for role in ("batched_tokens", "max_batch")]
+        yield f"{names[0]} {tokens} is below {names[1]} {batch}: vLLM ends. Use at least {batch}."
     for role in (*_COUNTS, "memory_utilisation"):
         value = flags.values.get(role)
         if value is None or value.source is FlagSource.DEFAULT:

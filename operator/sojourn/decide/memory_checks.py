@@ -105,6 +105,23 @@ def memory_too_close(proposal: Proposal) -> Finding | None:
     )
 
 
+def length_above_model(proposal: Proposal) -> Finding | None:
+    """Engines end at a length the model was not made for, unless its positions are stretched."""
+    service = proposal.service
+    longest = service.footprint.architecture.max_length_tokens
+    asked = service.memory.max_length_tokens
+    if service.declaration.model.architecture is not None or asked <= longest:
+        return None  # An architecture described inline says nothing of its positions.
+    message = (
+        f"maxLength {asked} exceeds the {longest} tokens of {service.footprint.architecture.name}: "
+        "engines refuse to start with it unless the model's positions are stretched (rope scaling)."
+    )
+    numbers = (("asked_tokens", float(asked)), ("model_tokens", float(longest)))
+    return Finding(
+        Reason.LENGTH_ABOVE_MODEL, Verdict.WARN, "spec.model.maxLength", message, numbers
+    )
+
+
 def kv_below_max_batch(proposal: Proposal) -> Finding | None:
     """Paged layout: the KV cache holds fewer requests than max batch; they queue, none fails."""
     service = proposal.service

@@ -54,6 +54,22 @@ def queue_below_batch(proposal: Proposal) -> Finding | None:
     return Finding(Reason.QUEUE_BELOW_BATCH, Verdict.WARN, "spec.engine.queueCapacity", message)
 
 
+def batch_above_batched_tokens(proposal: Proposal) -> Finding | None:
+    """A step that may hold fewer tokens than requests: vLLM ends at once (SchedulerConfig)."""
+    engine = proposal.service.declaration.engine
+    tokens, batch = engine.max_batched_tokens, engine.max_batch
+    if engine.name != "vllm" or tokens is None or batch is None or tokens >= batch:
+        return None
+    message = (
+        f"vLLM does not start with maxBatchedTokens {tokens} below max batch {batch}: each running "
+        f"request needs a token of every step. Use at least {batch}, or max batch {tokens}."
+    )
+    numbers = (("max_batched_tokens", float(tokens)), ("max_batch", float(batch)))
+    return Finding(
+        Reason.WONT_START, Verdict.REJECT, "spec.engine.maxBatchedTokens", message, numbers
+    )
+
+
 def grace_too_short(proposal: Proposal) -> Finding | None:
     """A pod told to stop is killed before the longest answers are out."""
     grace_s = proposal.pods.grace_s

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     MEMORY_TOO_CLOSE = "MemoryTooClose"
     KV_LIMITED = "KVLimited"
+    LENGTH_ABOVE_MODEL = "LengthAboveModel"
     GPUS_UNUSED = "GPUsUnused"
     ARGUMENT_UNREADABLE = "ArgumentUnreadable"
     GPU_SHARED = "GPUShared"
@@ -110,6 +111,7 @@ MEANING: dict[Reason, str] = {
     Reason.OUT_OF_MEMORY: "The largest batch, or the start-up peak, exceeds the GPU memory.",
     Reason.MEMORY_TOO_CLOSE: "Memory fits or not within the memory model's own error.",
     Reason.KV_LIMITED: "The KV cache holds fewer requests than max batch.",
+    Reason.LENGTH_ABOVE_MODEL: "The length declared exceeds what the model was made for.",
     Reason.GPUS_UNUSED: "A container asks for more GPUs than its engine is started on.",
     Reason.ARGUMENT_UNREADABLE: "An engine's argument is not known, or none the engine takes.",
     Reason.GPU_SHARED: "Other pods use the same card at the same time: its memory is not divided.",

@@ -28,6 +28,7 @@ from sojourn.facts.situation import TargetPods
 from tests.unit.decide.builders import CATALOGUE, declaration, proposal, service
 
 MILLION = 1_048_576
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def with_kv_limit(limit: int, **changes: object) -> Proposal:
@@ -334,3 +335,42 @@ def test_a_rate_that_is_too_much_for_assumed_tokens_says_what_was_assumed() -> N
     found = estimated(60.0, peak_rate_per_s=100.0)[Reason.UNSTABLE]
     assert found.verdict is Verdict.REJECT
     assert "256 out assumed (declare spec.traffic.outputTokens)" in found.message
+
+
+@pytest.mark.parametrize(
+    ("engine", "tokens", "batch", "refused"),
+    [
+        ("vllm", 512, 1024, True),
+        ("vllm", 1024, 1024, False),
+        ("vllm", None, 1024, False),
+        ("vllm", 128, None, False),
+        ("sglang", 512, 1024, False),
+    ],
+)
+def test_fewer_tokens_a_step_than_requests_do_not_start(
+    engine: str, tokens: int | None, batch: int | None, refused: bool
+) -> None:
+    declared = DeclaredEngine(engine, max_batch=batch, max_batched_tokens=tokens)
+    case = proposal(engine=declared, model=DeclaredModel(LLAMA))
+    found = [f for f in admission.admit(case) if f.field == "spec.engine.maxBatchedTokens"]
+    assert bool(found) is refused
+    if refused:
+        assert found[0].reason is Reason.WONT_START
+        assert "Use at least 1024, or max batch 512" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("model", "warned"),
+    [
+        (DeclaredModel(LLAMA, max_length_tokens=131_072), False),
+        (DeclaredModel(LLAMA, max_length_tokens=200_000), True),
+        (DeclaredModel(LLAMA), False),
+    ],
+)
+def test_a_length_above_the_model_s_own_is_warned_of(model: DeclaredModel, warned: bool) -> None:
+    case = proposal(model=model, engine=DeclaredEngine("vllm", max_batch=8))
+    found = {f.reason: f for f in admission.admit(case)}.get(Reason.LENGTH_ABOVE_MODEL)
+    assert (found is not None) is warned
+    if found is not None:
+        assert found.verdict is Verdict.WARN
+        assert "131072" in found.message

@@ -236,6 +236,9 @@ def test_quantised_weights_and_cache_are_judged_by_their_bytes() -> None:
     [
         (["--max-model-len", "8,192"], "--max-model-len 8,192 is no whole number"),
         (["--max-model-len=1.5K"], "write 1.5k for 1,000s"),
+        (["-tp=3"], "attentionHeads is 32: expected a multiple of tensorParallel 3"),
+        (["--max-model-len=200000", "--kv-cache-dtype=fp8"], "exceeds the 131072 tokens"),
+        (["--max-num-batched-tokens=512", "--max-num-seqs=1024"], "Use at least 1024"),
         (["--max-num-seqs=1k"], "--max-num-seqs 1k is no whole number"),
         (["--gpu-memory-utilization=90"], "Use 0 to 1"),
         (["--gpu-memory-utilization=90%"], "is no number"),

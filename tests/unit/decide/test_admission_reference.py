@@ -68,6 +68,13 @@ CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
         "arrivalRateQuery sum(rate(vllm:request_success_total[2m]))",
         {"metrics": {"arrival_rate_query": "sum(rate(vllm:request_success_total[2m]))"}},
     ),
+    (
+        "Llama-3.1-8B at 200,000 tokens, max batch 1024 with 512 tokens a step",
+        {
+            "model": DeclaredModel("meta-llama/Llama-3.1-8B-Instruct", max_length_tokens=200_000),
+            "engine": replace(VLLM, max_batch=1024, max_batched_tokens=512),
+        },
+    ),
     ("no traffic declared", {"traffic": {"peak_rate_per_s": None}}),
 )
 ELSEWHERE = {

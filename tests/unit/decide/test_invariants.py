@@ -222,6 +222,13 @@ class Histories(RuleBasedStateMachine):
         begins_s = state.now_s - rules_down(scaling.behaviour).stabilization_s
         needed = max(replicas for at_s, replicas in self.asked if at_s > begins_s)
         assert _after(done) >= min(needed, scaling.max_replicas)
+        # A rate covers its window; what was dark for longer was not seen at all.
+        seen_s = state.now_s
+        for at_s, _ in reversed(self.asked):
+            if seen_s - at_s > self.world.policy.rate_window_s:
+                break
+            seen_s = at_s
+        assert seen_s <= begins_s
 
     def _at_the_pace_of_the_policies(self, state: Situation, done: Plan) -> None:
         """I5: what is under way counts; no period sees more pods added than its policy allows."""
