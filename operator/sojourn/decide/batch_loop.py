@@ -117,6 +117,12 @@ def _not_referenced(case: _Case) -> str | None:
     return f"no argument of the target refers to $({variable})"
 
 
+def _manual(case: _Case) -> str | None:
+    """A template that nobody rolls out would be taken for the max batch that runs."""
+    waits = case.target.rollout_manual
+    return f"{waits}: a new max batch would not reach the pods" if waits else None
+
+
 def _moving(case: _Case) -> str | None:
     if case.target.rollout_running:
         return "a rollout is running"
@@ -181,6 +187,7 @@ def _no_gain(case: _Case) -> str | None:
 OBJECTIONS: tuple[Callable[[_Case], str | None], ...] = (
     _not_allowed,
     _not_referenced,
+    _manual,
     _moving,
     _no_gain,
     _over_budget,

@@ -94,6 +94,7 @@ def _ready(outcome: Outcome) -> Condition:
         return Condition("Ready", target.ready_replicas > 0, Reason.CAPACITY_BLOCKED, text)
     if isinstance(target, TargetState) and target.pods_pending:
         text = f"{target.ready_replicas} of {target.spec_replicas} replicas serve"
+        text += f": {target.trouble}" if target.trouble else ""
         return Condition("Ready", target.ready_replicas > 0, Reason.PODS_PENDING, text)
     return Condition("Ready", True, Reason.CONVERGED, "decided from fresh metrics of this target")
 

@@ -85,7 +85,9 @@ class TargetState:
         finishing_until_s: when the last of them must have gone, Unix seconds; None if not known.
         blocked: why pods asked for do not come: ``Unschedulable``, ``SchedulingGated`` or
             ``FailedCreate``, with the cluster's message; empty when nothing blocks.
+        trouble: what keeps a pod that was placed from serving, such as a crash loop.
         rollout_unavailable: pods that may be out of service while a new template rolls out.
+        rollout_manual: why a new template does not roll out by itself; empty when it does.
         engine_version: from the container's image tag; None if the tag has none.
         flags: what the container says about the engine: (role, value, source).
         replicas_manager: who, other than us, last owned the replicas; empty when nobody does.
@@ -105,7 +107,9 @@ class TargetState:
     youngest_ready_at_s: float | None = None
     pods_terminating: int = 0
     blocked: str = ""
+    trouble: str = ""
     rollout_unavailable: int = 0
+    rollout_manual: str = ""
     engine_version: str | None = None
     flags: tuple[tuple[str, str, str], ...] = ()
     replicas_manager: str = ""

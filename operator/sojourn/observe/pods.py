@@ -35,6 +35,7 @@ class Pod:
         terminating: it was asked to go.
         gone_by_s: by when it must have gone, Unix seconds; None when it was not asked to.
         blocked: why it cannot be placed; empty when it can.
+        trouble: why a container of it does not run; empty while one merely starts.
         address: its IP address; empty before it has one.
         incarnation: changes whenever a container of it starts anew.
         node: where it was placed; empty before.
@@ -48,6 +49,7 @@ class Pod:
     address: str = ""
     incarnation: str = ""
     gone_by_s: float | None = None
+    trouble: str = ""
     node: str = ""
 
     @property

@@ -40,6 +40,10 @@ class PodRecord:
     devices: tuple[tuple[str, float], ...] = ()
 
 
+_NEVER_SERVING = ("Terminating", "BestEffort", "CrossNamespacePodAffinity")
+"""Scopes of a quota that leave out pods without a deadline, with devices and of one namespace."""
+
+
 @dataclass(frozen=True)
 class Autoscaler:
     """An HPA: the target it scales, and how people know it."""
@@ -58,11 +62,30 @@ class Autoscaler:
 
 @dataclass(frozen=True)
 class Quota:
-    """A ResourceQuota's room, by resource name without ``requests.`` and ``limits.``."""
+    """A ResourceQuota's room, by resource name without ``requests.`` and ``limits.``.
+
+    ``scopes`` are its scopes, operators and values: the pods it does not cover it does not limit.
+    """
 
     identity: Identity
     free: Mapping[str, float]
     hard: Mapping[str, float]
+    scopes: tuple[tuple[str, str, frozenset[str]], ...] = ()
+
+    def covers(self, priority_class: str) -> bool:
+        """Whether pods that serve are counted: they end at no deadline and ask for devices."""
+        for scope, operator, values in self.scopes:
+            if scope in _NEVER_SERVING:
+                return False
+            inside = {
+                "In": priority_class in values,
+                "NotIn": priority_class not in values,
+                "Exists": bool(priority_class),
+                "DoesNotExist": not priority_class,
+            }
+            if scope == "PriorityClass" and not inside.get(operator, True):
+                return False
+        return True
 
 
 Record = PodRecord | Workload | Autoscaler | Quota | Node | Slice | Claim
@@ -100,6 +123,7 @@ def _pod(body: Body) -> PodRecord:
         ready_at_s=_ready_at_s(status),
         terminating=bool(metadata.get("deletionTimestamp")),
         blocked=_blocked(status),
+        trouble=_trouble(status),
         address=str(status.get("podIP") or ""),
         incarnation=f"{identity.uid}/{_restarts(status)}",
         # The API server sets the time of deletion to the end of the pod's grace.
@@ -134,6 +158,21 @@ def _ready_at_s(status: Body) -> float | None:
     return unix_s(ready.get("lastTransitionTime")) or 0.0
 
 
+def _trouble(status: Body) -> str:
+    """Why a container does not run, and how it ended last; empty while one merely starts."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(kind) or ():
+            waiting = (one.get("state") or {}).get("waiting") or {}
+            reason = str(waiting.get("reason") or "")
+            if reason in ("", "ContainerCreating", "PodInitializing"):
+                continue
+            ended = (one.get("lastState") or {}).get("terminated") or {}
+            last = f", last {ended['reason']}" if ended.get("reason") else ""
+            code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
+            return f"{one.get('name')} is in {reason}{last}{code}"
+    return ""
+
+
 def _blocked(status: Body) -> str:
     scheduled = condition(status, "PodScheduled")
     reason = scheduled.get("reason")
@@ -153,4 +192,16 @@ def _quota(body: Body) -> Quota:
         left = max(amount - used.get(name, 0.0), 0.0)
         free[resource] = min(free.get(resource, left), left)
         limit[resource] = min(limit.get(resource, amount), amount)
-    return Quota(identity_of("ResourceQuota", body), free, limit)
+    return Quota(identity_of("ResourceQuota", body), free, limit, _scopes(spec))
+
+
+def _scopes(spec: Body) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    plain = [(str(scope), "Exists", frozenset[str]()) for scope in spec.get("scopes") or ()]
+    chosen = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return (
+        *plain,
+        *(
+            (str(e.get("scopeName")), str(e.get("operator")), frozenset(e.get("values") or ()))
+            for e in chosen
+        ),
+    )

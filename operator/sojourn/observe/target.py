@@ -54,13 +54,22 @@ def state_of(
         pods_terminating=sum(pod.terminating for pod in pods.live),
         finishing_until_s=max((p.gone_by_s for p in pods.live if p.gone_by_s), default=None),
         blocked=workload.failure or next((p.blocked for p in pods.live if p.blocked), ""),
+        trouble=_trouble(pods),
         rollout_unavailable=workload.rollout_unavailable,
+        rollout_manual=workload.rollout_manual,
         engine_version=facts.version,
         flags=facts.flags,
         replicas_manager=workload.replicas_manager,
         engine_pods=_engine_pods(declaration, serving),
         batch_templates=facts.templates,
     )
+
+
+def _trouble(pods: Pods) -> str:
+    """What keeps pods that were placed from serving, of one of them."""
+    found = [f"{p.name}: {p.trouble}" for p in pods.live if p.trouble and not p.terminating]
+    more = f" (and {len(found) - 1} more pods)" if len(found) > 1 else ""
+    return f"{min(found)}{more}" if found else ""
 
 
 def _engine_pods(declaration: Declaration, serving: Iterable[Pod]) -> tuple[EnginePod, ...]:
@@ -90,6 +99,7 @@ def quota_replicas(workload: Workload, here: int, quotas: Iterable[Quota]) -> in
     rooms = [
         math.floor(quota.free[resource] / amount + 1e-9)
         for quota in quotas
+        if quota.covers(workload.priority_class)
         for resource, amount in wanted.items()
         if amount > 0 and resource in quota.free
     ]

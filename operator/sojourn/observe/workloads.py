@@ -52,6 +52,8 @@ class Workload:
         failure: why the controller cannot create pods; empty when it can.
         templates: the one that runs the engine's server first; none for a ReplicaSet.
         rollout_unavailable: replicas that may be out of service while a new template rolls out.
+        rollout_manual: why a new template does not roll out by itself; empty when it does.
+        priority_class: of its pods; empty without one.
         replicas_manager: who, other than us, last owned the replicas.
         selector: labels by which it finds its pods.
         pod_labels: labels of the pods it makes.
@@ -65,6 +67,8 @@ class Workload:
     failure: str
     templates: tuple[Template, ...]
     rollout_unavailable: int = 0
+    rollout_manual: str = ""
+    priority_class: str = ""
     replicas_manager: str = ""
     selector: Labels = frozenset()
     pod_labels: Labels = frozenset()
@@ -112,10 +116,31 @@ def workload(kind: str, body: Body) -> Workload:
         failure=_failure_text(failure) if failure.get("status") == "True" else "",
         templates=_group_templates(spec) if groups else _templates(kind, spec),
         rollout_unavailable=_unavailable(kind, spec, count),
+        rollout_manual=_manual(kind, spec),
+        priority_class=str(_pod_spec(kind, spec).get("priorityClassName") or ""),
         replicas_manager=_replicas_manager(metadata),
         selector=selector_of(own),
         pod_labels=pod_labels_of(own),
     )
+
+
+def _manual(kind: str, spec: Body) -> str:
+    """Why a changed template waits for somebody."""
+    if kind == "Deployment":
+        return "the Deployment is paused" if spec.get("paused") else ""
+    strategy = spec.get("updateStrategy") or {}
+    if strategy.get("type") == "OnDelete":
+        return f"the {kind}'s update strategy is OnDelete"
+    partition = (strategy.get("rollingUpdate") or {}).get("partition")
+    return f"the {kind} rolls out down to partition {partition} only" if partition else ""
+
+
+def _pod_spec(kind: str, spec: Body) -> Body:
+    """Spec of the pods, of a group the workers'."""
+    if kind == GROUPS:
+        spec = {"template": (spec.get("leaderWorkerTemplate") or {}).get("workerTemplate")}
+    found: Body = (spec.get("template") or {}).get("spec") or {}
+    return found
 
 
 def _templates(kind: str, spec: Body) -> tuple[Template, ...]:

@@ -176,7 +176,10 @@ def test_crash_looping_pods_of_a_rollout_are_not_answered_with_more() -> None:
     world.see(60.0)
     seen = world.run(20)
     assert set(seen) == {2}
-    assert told(world.tick(), "Ready")[1] is Reason.PODS_PENDING
+    world.target["trouble"] = "chat-x: vllm is in CrashLoopBackOff, last OOMKilled (exit code 137)"
+    (ready,) = [c for c in world.tick().conditions if c.type == "Ready"]
+    assert ready.reason is Reason.PODS_PENDING
+    assert "CrashLoopBackOff, last OOMKilled" in ready.message
 
 
 PATIENT = Past(0.0, batch_wanted_since_s=NOW_S - 700)
@@ -201,6 +204,13 @@ def test_a_stuck_rollout_gets_no_second_one_and_replicas_still_follow() -> None:
     one = chat()
     busy = plan(one, 1600, 2, target={"rollout_running": True})
     assert (busy.decision.after.replicas or 0) > 2
+
+
+def test_a_template_that_nobody_rolls_out_gets_no_new_max_batch() -> None:
+    """A sibling of FC-079: paused, OnDelete or partitioned; the pods would go on with the old."""
+    waits = small_batch(rollout_manual="the StatefulSet's update strategy is OnDelete")
+    assert not waits.write_max_batch
+    assert small_batch().write_max_batch
 
 
 def test_a_rollout_whose_first_new_pod_quota_forbids_is_not_begun() -> None:
