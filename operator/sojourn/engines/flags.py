@@ -237,10 +237,16 @@ def _doubt(flag: Flag, engine: Engine, words: tuple[Said, ...]) -> Said | None:
 
 
 def _glued(engine: Engine, line: CommandLine) -> tuple[str, ...]:
-    """Flags in one word with their value: one list item where two are needed."""
+    """Words that should be several: one list item where two are needed."""
     if line.shell:
         return ()
     remarks = []
+    first = line.words[0].text.strip() if line.words else ""
+    if " " in first and not first.startswith("-") and any(c in first for c in engine.commands):
+        remarks.append(
+            f'"{first.partition(" --")[0]} ..." is one list item, which is taken for the name of a '
+            'program: write one item a word, or ["sh", "-c", "..."].'
+        )
     for word in line.words:
         name, space, value = word.text.partition(" ")
         known = any(_names(flag, engine, name) for flag in engine.flags.values())

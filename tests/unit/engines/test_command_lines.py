@@ -288,6 +288,14 @@ def test_flag_and_value_in_one_list_item_is_no_flag_and_that_is_said() -> None:
     assert "write --max-model-len=8192" in found.remarks[0]
 
 
+def test_a_command_in_one_list_item_is_the_name_of_no_program_and_that_is_said() -> None:
+    line = "python3 -m vllm.entrypoints.openai.api_server --model m/x --tensor-parallel-size 2"
+    found = read({"image": IMAGE, "command": [line]})
+    assert found.number("tensor_parallel") == 1
+    assert "is taken for the name of a program" in found.remarks[0]
+    assert read({"image": IMAGE, "command": line.split()}).remarks == ()
+
+
 SECRET = {"valueFrom": {"secretKeyRef": {"name": "hush", "key": "k"}}}
 
 
