@@ -1,6 +1,6 @@
 """Admission through a real API server: latency, verdicts, memory; ``make bench-admission``.
 
-    python -m benchmarks.admission [--seconds 60] [--rate 200] [--kilobytes 50]
+    python -m benchmarks.admission [--seconds 60] [--rate 200] [--kilobytes 6]
 
 Objects, a fifth of them unstable, half of the rest never seen before, are created as a dry run at a
 fixed rate (open loop: a late answer delays no other request). The same is done in a namespace
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=RATE_PER_S)
     parser.add_argument("--overload", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--repeat", type=int, default=1, help="pairs of the first two runs")
-    parser.add_argument("--kilobytes", type=int, default=50, help="size of an object")
+    parser.add_argument("--kilobytes", type=int, default=6, help="size of an object")
     options = parser.parse_args(arguments)
     with ControlPlane() as plane, Operators(plane, direct=True) as operators:
         plane.kubectl("create", "serviceaccount", "bench", "-n", "default", check=True)
