@@ -52,4 +52,6 @@ def moved(past: Past, by_s: float) -> Past:
         batch_wanted_since_s=later(past.batch_wanted_since_s),
         reverted_at_s=tuple(at_s + by_s for at_s in past.reverted_at_s),
         live_refused_at_s=later(past.live_refused_at_s),
+        decided_at_s=later(past.decided_at_s),
+        unbroken_since_s=later(past.unbroken_since_s),
     )

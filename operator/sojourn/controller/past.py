@@ -44,6 +44,10 @@ def after(past: Past, applied: Applied, now_s: float) -> Past:
         rates=_recent_rates(past, plan, now_s),
         batch_wanted_since_s=_wanted_since(past, plan, now_s),
     )
+    if plan.unbroken_since_s is not None:
+        past = replace(past, decided_at_s=now_s, unbroken_since_s=plan.unbroken_since_s)
+    elif past.decided_at_s is None:
+        past = replace(past, decided_at_s=past.since_s)
     if applied.scaled:
         change = (plan.decision.after.replicas or 0) - (plan.decision.before.replicas or 0)
         events = (*past.scale_events, ScaleEvent(now_s, change))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sojourn.decide import behaviour, holds
 from sojourn.facts.plan import Clip
@@ -39,8 +39,10 @@ def bounded(situation: Situation, target: TargetState, wanted: int, policy: Poli
         replicas = current
     replicas, clip = behaviour.tolerated(current, replicas, scaling.behaviour)
     note(clip)
+    since_s = holds.unbroken_since_s(situation.past, situation.now_s, policy.rate_window_s)
+    seen = replace(situation.past, since_s=since_s)
     replicas, clip = behaviour.stabilised(
-        current, replicas, scaling.behaviour, situation.past, situation.now_s
+        current, replicas, scaling.behaviour, seen, situation.now_s
     )
     note(clip)
     replicas, clip = behaviour.paced(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sojourn.facts.declaration import Actuation, Mode
 from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
-from sojourn.facts.situation import Situation, TargetState
+from sojourn.facts.situation import Past, Situation, TargetState
 
 OVERDUE_S = 60.0
 """So long after its grace a pod that still exists finishes nothing any more."""
@@ -92,6 +92,17 @@ def _overdue(situation: Situation, target: TargetState) -> bool:
     """Pods that should have gone: their node is lost, and they would hold scale-down for ever."""
     until_s = target.finishing_until_s
     return until_s is not None and situation.now_s > until_s + OVERDUE_S
+
+
+def unbroken_since_s(past: Past, now_s: float, window_s: float) -> float:
+    """Since when the rate has been known without a gap, now that it is.
+
+    A rate covers the window that ends with it: what was dark for longer was not seen by anybody.
+    """
+    last_s = past.since_s if past.decided_at_s is None else past.decided_at_s
+    if past.decided_at_s is not None and now_s - last_s > window_s:
+        return now_s
+    return past.since_s if past.unbroken_since_s is None else past.unbroken_since_s
 
 
 def no_scale_down(situation: Situation, target: TargetState, window_s: float) -> Held | None:

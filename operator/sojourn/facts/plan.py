@@ -132,6 +132,7 @@ class Plan:
         templates: paths below the target's ``spec`` of the pod templates that hold it.
         ready_replicas: replicas that serve, for the status.
         figures: costly answers, for the next tick; None leaves the last ones.
+        unbroken_since_s: since when rates have been known without a gap; None while held.
         rollout_running: a change of max batch is being rolled out, for the status.
     """
 
@@ -150,3 +151,4 @@ class Plan:
     events: tuple[Event, ...] = ()
     rollout_running: bool = False
     figures: Figures | None = None
+    unbroken_since_s: float | None = None

@@ -207,6 +207,9 @@ class Past:
 
     Attributes:
         since_s: when this process began to watch the service; before it, nothing is known.
+        decided_at_s: the last tick that was no hold; the first of all where each was one.
+        unbroken_since_s: since when rates have been known without a gap, each of its window; None
+            as long as ``since_s``.
         recommendations: raw recommendations, oldest first.
         scale_events: writes of the scale, oldest first.
         rates: known rates, oldest first.
@@ -231,6 +234,8 @@ class Past:
     reverted_at_s: tuple[float, ...] = ()
     live_batch: int | None = None
     live_refused_at_s: float | None = None
+    decided_at_s: float | None = None
+    unbroken_since_s: float | None = None
     figures: Figures = field(default_factory=Figures)
 
 

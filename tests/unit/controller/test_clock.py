@@ -59,6 +59,8 @@ def test_every_time_that_is_remembered_moves_with_the_wall() -> None:
         batch_wanted_since_s=7.0,
         reverted_at_s=(8.0,),
         live_refused_at_s=9.0,
+        decided_at_s=10.0,
+        unbroken_since_s=11.0,
     )
     later = moved(past, 100.0)
     assert later.since_s == 101.0
@@ -68,6 +70,7 @@ def test_every_time_that_is_remembered_moves_with_the_wall() -> None:
     assert later.service_samples == (ServiceSample(105.0, 8.0, 0.1),)
     assert (later.batch_changed_at_s, later.batch_wanted_since_s) == (106.0, 107.0)
     assert (later.reverted_at_s, later.live_refused_at_s) == ((108.0,), 109.0)
+    assert (later.decided_at_s, later.unbroken_since_s) == (110.0, 111.0)
     assert moved(later, -100.0) == past
 
 
@@ -80,4 +83,6 @@ def test_no_time_in_the_past_is_forgotten() -> None:
         "batch_wanted_since_s",
         "reverted_at_s",
         "live_refused_at_s",
+        "decided_at_s",
+        "unbroken_since_s",
     }

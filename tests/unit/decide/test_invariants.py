@@ -224,7 +224,7 @@ class Histories(RuleBasedStateMachine):
         assert _after(done) >= min(needed, scaling.max_replicas)
         # A rate covers its window; what was dark for longer was not seen at all.
         seen_s = state.now_s
-        for at_s, _ in reversed(self.asked):
+        for at_s in (*(at_s for at_s, _ in reversed(self.asked)), state.past.since_s):
             if seen_s - at_s > self.world.policy.rate_window_s:
                 break
             seen_s = at_s
