@@ -116,7 +116,7 @@ def workload(kind: str, body: Body) -> Workload:
         failure=_failure_text(failure) if failure.get("status") == "True" else "",
         templates=_group_templates(spec) if groups else _templates(kind, spec),
         rollout_unavailable=_unavailable(kind, spec, count),
-        rollout_manual=_manual(kind, spec),
+        rollout_manual=_manual(identity_of(kind, body), spec),
         priority_class=str(_pod_spec(kind, spec).get("priorityClassName") or ""),
         replicas_manager=_replicas_manager(metadata),
         selector=selector_of(own),
@@ -124,8 +124,12 @@ def workload(kind: str, body: Body) -> Workload:
     )
 
 
-def _manual(kind: str, spec: Body) -> str:
-    """Why a changed template waits for somebody."""
+def _manual(identity: Identity, spec: Body) -> str:
+    """Why a changed template waits for somebody, or is taken back by whoever renders it."""
+    kind = identity.kind
+    if identity.owner_kind and kind != "ReplicaSet":
+        owner = f"{identity.owner_kind} {identity.owner_name}"
+        return f"the {kind}'s template is {owner}'s, which takes changes back"
     if kind == "Deployment":
         return "the Deployment is paused" if spec.get("paused") else ""
     strategy = spec.get("updateStrategy") or {}

@@ -155,4 +155,10 @@ def test_a_workload_that_does_not_roll_out_by_itself_is_known(
     found = record_of(kind, body)
     assert isinstance(found, Workload)
     assert told in found.rollout_manual
+    body["metadata"]["ownerReferences"] = [
+        {"kind": "LLMInferenceService", "name": "chat", "uid": "u", "controller": True}
+    ]
+    owned = record_of(kind, body)
+    assert isinstance(owned, Workload)
+    assert "template is LLMInferenceService chat's" in owned.rollout_manual
     assert bool(found.rollout_manual) is bool(told)
