@@ -25,6 +25,7 @@ MEMORY: tuple[Check, ...] = (
     memory_checks.memory_too_close,
     memory_checks.kv_below_max_batch,
     memory_checks.length_above_model,
+    memory_checks.gpu_shared,
 )
 """Does it start; also asked of a workload's own arguments by the guard."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sojourn.decide.batch_loop import BatchWish
-from sojourn.decide.capacity import ROUNDING_SLACK
 from sojourn.decide.table import Live
 from sojourn.facts.service import Service
 from sojourn.facts.sizing import ServingConstraint, Sizing
+from sojourn.model.stability import ROUNDING_SLACK
 
 
 def constraint_of(service: Service) -> ServingConstraint:

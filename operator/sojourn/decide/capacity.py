@@ -13,10 +13,9 @@ from functools import lru_cache
 from sojourn.facts.replica import Replica
 from sojourn.facts.service import Service
 from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
+from sojourn.model import sizing
 from sojourn.model.protocol import QueueModel
-
-ROUNDING_SLACK = 1e-9
-"""Relative: a rate that fills replicas exactly must not ask for one more."""
+from sojourn.model.stability import ROUNDING_SLACK
 
 LARGEST_BATCH = 4096
 
@@ -74,7 +73,7 @@ class Serving:
     def _max_rate(self, batch: int, goal: LatencyGoal) -> ReplicaRate:
         answer = self.known.get((batch, goal))
         if answer is None:
-            answer = _max_rate(self.queue, self.replica(batch), goal)
+            answer = sizing.max_rate(self.queue, self.replica(batch), goal)
             if self.ranks > 1:
                 answer = replace(answer, rate_per_s=answer.rate_per_s * self.ranks)
             self.known[batch, goal] = answer
@@ -122,12 +121,6 @@ def replicas_for(rate_per_s: float, rate_per_replica_per_s: float) -> int:
 
 MANY_REPLICAS = 1_000_000
 """Stands for "no number is enough"; every real bound is below it."""
-
-
-@lru_cache(maxsize=262_144)
-def _max_rate(queue: QueueModel, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
-    """Lambda1* depends on nothing that a tick changes, so it is solved once."""
-    return queue.max_rate(replica, goal)
 
 
 @lru_cache(maxsize=64)

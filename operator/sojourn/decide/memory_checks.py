@@ -105,6 +105,18 @@ def memory_too_close(proposal: Proposal) -> Finding | None:
     )
 
 
+def gpu_shared(proposal: Proposal) -> Finding | None:
+    """A time-sliced card is not divided: what others leave of its memory nobody can tell."""
+    declared, card = proposal.service.declaration.gpu, proposal.service.footprint.gpu
+    if not card.shared or declared.memory_bytes is not None:
+        return None
+    message = (
+        f"{declared.type} is shared with other pods by time-slicing or MPS: it is judged as if all "
+        f"{format_gib(card.memory_bytes)} were this service's. Declare spec.gpu.memory, its share."
+    )
+    return Finding(Reason.GPU_SHARED, Verdict.WARN, "spec.gpu.type", message)
+
+
 def length_above_model(proposal: Proposal) -> Finding | None:
     """Engines end at a length the model was not made for, unless its positions are stretched."""
     service = proposal.service

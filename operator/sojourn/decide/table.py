@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from sojourn.decide.capacity import ROUNDING_SLACK, Serving, replicas_for
+from sojourn.decide.capacity import Serving, replicas_for
 from sojourn.facts.policy import Policy
 from sojourn.facts.reasons import Reason
 from sojourn.facts.sojourn import ReplicaRate
+from sojourn.model.stability import ROUNDING_SLACK
 from sojourn.units import format_duration, format_rate
 
 LARGEST_FACTOR = 2.0

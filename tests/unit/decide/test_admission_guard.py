@@ -281,6 +281,13 @@ def test_other_workloads_keep_their_template_elsewhere(kind: str, path: tuple[st
     assert review.rejected[0].field == f"spec.{'.'.join(path)}.spec.containers[engine].args"
 
 
+def test_a_time_sliced_card_is_warned_of() -> None:
+    # FC-070
+    body = deployment([MODEL, "--max-model-len=4096"], card="NVIDIA-A100-SXM4-80GB-SHARED")
+    (line,) = guard().review(body, None).warnings
+    assert line.startswith("GPUShared: NVIDIA-A100-SXM4-80GB-SHARED is shared with other pods")
+
+
 def test_a_slice_of_a_card_has_the_memory_of_the_slice() -> None:
     # FC-071
     args = [MODEL, "--max-model-len=4096"]

@@ -75,6 +75,13 @@ CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
             "engine": replace(VLLM, max_batch=1024, max_batched_tokens=512),
         },
     ),
+    (
+        "Llama-3.1-8B on a time-sliced card",
+        {
+            "model": DeclaredModel("meta-llama/Llama-3.1-8B-Instruct", max_length_tokens=4096),
+            "gpu": DeclaredGpu("NVIDIA-A100-SXM4-80GB-SHARED"),
+        },
+    ),
     ("no traffic declared", {"traffic": {"peak_rate_per_s": None}}),
 )
 ELSEWHERE = {
