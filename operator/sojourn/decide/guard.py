@@ -192,8 +192,11 @@ def _too_few_gpus(workload: Workload) -> Callable[[Proposal], Finding | None]:
         needed = _in_one_pod(workload, proposal)
         if workload.spread or workload.gpus is None or workload.gpus >= needed:
             return None
+        pods = "1 pod" if workload.grouped == 1 else f"{workload.grouped} pods"
+        asking = f"the group of {pods}" if workload.grouped else "the container"
         message = (
-            f"the engine is started on {needed} GPUs and the container asks for {workload.gpus}. "
+            f"the engine is started on {needed} GPUs and {asking} asks for "
+            f"{workload.gpus}. "
             f"Ask for {needed}, or set tensor parallelism to {workload.gpus}."
         )
         return Finding(Reason.WONT_START, Verdict.REJECT, workload.field, message)
@@ -216,9 +219,9 @@ def _unused_gpus(workload: Workload) -> Callable[[Proposal], Finding | None]:
 
 
 def _in_one_pod(workload: Workload, proposal: Proposal) -> int:
-    """GPUs of one replica, of its data-parallel ranks only those that run in this pod."""
+    """GPUs of one replica, of its data-parallel ranks only those of this pod, or of the group."""
     gpu = proposal.service.declaration.gpu
-    local = workload.flags.number("data_parallel_local")
+    local = None if workload.grouped else workload.flags.number("data_parallel_local")
     return gpu.tensor_parallel * gpu.pipeline_parallel * (local or gpu.data_parallel)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sojourn import engines
@@ -13,10 +13,11 @@ from sojourn.units import GIB, parse_quantity
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi")
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+GROUP = "LeaderWorkerSet"
 TEMPLATES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Deployment": (("spec", "template"),),
     "StatefulSet": (("spec", "template"),),
-    "LeaderWorkerSet": (
+    GROUP: (
         ("spec", "leaderWorkerTemplate", "leaderTemplate"),
         ("spec", "leaderWorkerTemplate", "workerTemplate"),
     ),
@@ -25,7 +26,7 @@ TEMPLATES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 """Where the pod template of a kind is, that of the pod which starts the engine first."""
 
-_GROUPS = ("LeaderWorkerSet", "RayCluster", "RayService")
+_CLUSTERS = ("RayCluster", "RayService")
 _SLICE = re.compile(r"nvidia\.com/mig-\d+g\.(\d+)gb(?:\..*)?")
 
 
@@ -38,10 +39,11 @@ class Workload:
         flags: what its command line, environment and image say.
         engine: name of the engine.
         model: the model its command line names; empty when it names none.
-        gpus: devices it asks for; None when it names none.
+        gpus: devices it asks for, of a group all its pods; None when it names none.
         product: card its pods are bound to; empty when they are not.
         spread: ranks of the engine may run in other pods.
         slice_bytes: memory of a slice of a card, when it asks for one.
+        grouped: pods of the group that asks for them; 0 when it is the container alone.
     """
 
     field: str
@@ -52,6 +54,7 @@ class Workload:
     product: str
     spread: bool = False
     slice_bytes: float | None = None
+    grouped: int = 0
 
 
 def workload_of(
@@ -73,8 +76,34 @@ def workload_of(
             engine = engines.detect(container) if isinstance(container, Mapping) else None
             if engine is not None:
                 place = f"{'.'.join(path)}.spec.containers[{container.get('name') or ''}].args"
-                return _read(engine, container, around, place, kind in _GROUPS)
+                found = _read(engine, container, around, place, kind in _CLUSTERS)
+                return found if found is None or kind != GROUP else _of_group(found, body)
     return None
+
+
+def _of_group(workload: Workload, body: Mapping[str, Any]) -> Workload:
+    """The devices of a leader and its workers: the engine's ranks are spread over all of them."""
+    parts = _at(body, "spec", "leaderWorkerTemplate")
+    size = parts.get("size")
+    size = size if isinstance(size, int) and size > 0 else 1
+    worker = _gpus_of_pod(_at(parts, "workerTemplate", "spec"))
+    leader = (
+        _gpus_of_pod(_at(parts, "leaderTemplate", "spec")) if "leaderTemplate" in parts else worker
+    )
+    if worker is None or leader is None:
+        return replace(workload, gpus=None)
+    total = leader + (size - 1) * worker
+    return replace(workload, gpus=total, spread=False, grouped=size)
+
+
+def _gpus_of_pod(pod: Mapping[str, Any]) -> int | None:
+    """Devices of all containers of a pod; None when none names any."""
+    counts = [
+        count
+        for container in pod.get("containers") or []
+        if isinstance(container, Mapping) and (count := _devices_of(container)[0]) is not None
+    ]
+    return sum(counts) if counts else None
 
 
 def _read(

@@ -288,6 +288,24 @@ def test_a_time_sliced_card_is_warned_of() -> None:
     assert line.startswith("GPUShared: NVIDIA-A100-SXM4-80GB-SHARED is shared with other pods")
 
 
+@pytest.mark.parametrize(
+    ("size", "ranks", "denied", "unused"),
+    [(1, 2, True, False), (2, 2, False, False), (4, 2, False, True), (2, 4, True, False)],
+)
+def test_a_group_needs_a_gpu_for_each_rank(
+    size: int, ranks: int, denied: bool, unused: bool
+) -> None:
+    # FC-074
+    template = deployment([MODEL, f"-tp={ranks}", "--max-model-len=4096"])["spec"]["template"]
+    spec = {"leaderWorkerTemplate": {"size": size, "workerTemplate": template}}
+    body = {"kind": "LeaderWorkerSet", "metadata": {"name": "x"}, "spec": spec}
+    review = guard().review(body, None)
+    assert (review.denial is not None) is denied
+    if denied:
+        assert f"started on {ranks} GPUs and the group of {size} pod" in (review.denial or "")
+    assert any(line.startswith("GPUsUnused") for line in review.warnings) is unused
+
+
 def test_a_slice_of_a_card_has_the_memory_of_the_slice() -> None:
     # FC-071
     args = [MODEL, "--max-model-len=4096"]
