@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sojourn.facts.declaration import Declaration, DeclaredEngine
+from sojourn.facts.declaration import Declaration, DeclaredEngine, MetricsSource, ObjectRef
 from sojourn.facts.reading import Known, Reading, Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Signals
@@ -64,16 +65,20 @@ class World:
         self.plane.prometheus_targets(self.exporter.targets)
 
     def signals(
-        self, service: Declaration, scrape: ScrapeSettings = SCRAPE, timeout_s: float = 3.0
+        self,
+        service: Declaration,
+        scrape: ScrapeSettings = SCRAPE,
+        timeout_s: float = 3.0,
+        beside: tuple[Declaration, ...] = (),
     ) -> Signals:
-        """One tick's signals of one service."""
+        """One tick's signals of one service, asked for with those of others."""
 
         async def run() -> Signals:
             settings = PrometheusSettings(self.plane.prometheus_url, timeout_s=timeout_s)
             source = PrometheusSource(settings)
             try:
                 gatherer = Gatherer(self.cluster, source, scrape)
-                found = await gatherer.gather([service], {}, time.time())
+                found = await gatherer.gather([service, *beside], {}, time.time())
                 return found[service.ref.key].signals
             finally:
                 source.close()
@@ -320,6 +325,40 @@ def test_a_renamed_namespace_label_is_followed_when_it_is_set(world: World) -> N
     found = world.until(service, lambda s: settled(s.rate_per_s), "a full window", mapped)
     assert value(found.rate_per_s) == pytest.approx(1000, rel=0.05)
     world.until(service, lambda s: isinstance(s.rate_per_s, Unknown), "not seen without the label")
+
+
+def test_a_selector_tells_a_services_series_from_others_in_its_pods(world: World) -> None:
+    def both(age_s: float) -> str:
+        mine = Vllm(40, running=3, own_labels=',team="mine"')
+        other = Vllm(900, running=60, own_labels=',team="other"')
+        return f"{mine(age_s)}\n{other(age_s)}\n"
+
+    everything = world.serve(world.namespace(), both)
+    mine = replace(everything, metrics=MetricsSource(selector=(("team", "mine"),)))
+    found = world.until(mine, lambda s: settled(s.rate_per_s), "a full window")
+    assert value(found.rate_per_s) == pytest.approx(40, rel=0.1)
+    assert value(found.running) == 3
+    assert value(world.signals(everything).rate_per_s) == pytest.approx(940, rel=0.05)
+    nobody = replace(mine, metrics=MetricsSource(selector=(("team", "nobody"),)))
+    assert unknown(world.signals(nobody).rate_per_s, Reason.NO_SERIES)
+
+
+def test_no_value_of_a_selector_reaches_beyond_its_own_quotes(world: World) -> None:
+    service = world.serve(world.namespace(), Vllm(50, running=4))
+    world.until(service, lambda s: settled(s.rate_per_s), "a full window")
+    texts = ('"} or up{x="', "\\", "\n", "\ufffd", "\x00", "é😀", "\ud800", "`'#")
+    odd = tuple(
+        replace(
+            service,
+            ref=ObjectRef(service.ref.namespace, f"odd-{number}"),
+            metrics=MetricsSource(selector=(("service", text),)),
+        )
+        for number, text in enumerate(texts)
+    )
+    found = world.signals(service, beside=odd)
+    assert value(found.running) == 4
+    for one in odd:
+        assert unknown(world.signals(one).rate_per_s, Reason.NO_SERIES), one.metrics
 
 
 EXPECTED = [

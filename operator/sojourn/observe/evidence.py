@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sojourn.facts.reading import Unknown
 from sojourn.observe.pods import PodKey
 from sojourn.observe.prometheus import Series
-from sojourn.observe.queries import Question
+from sojourn.observe.queries import SELECTION, Question
 from sojourn.observe.settings import ScrapeSettings
 
 Values = dict[PodKey, float]
@@ -27,6 +27,7 @@ class Evidence:
         wrong: pods by what is wrong with their scrape: stale (no recent sample), short (samples
             are missing), begun (the series begins within the window), down, doubled.
         custom: outcome of ``arrivalRateQuery`` by service.
+        parts: evidence of series with further labels, by the selection that asked for them.
     """
 
     at_s: float
@@ -35,6 +36,13 @@ class Evidence:
     lower: set[PodKey] = field(default_factory=set)
     wrong: dict[str, set[PodKey]] = field(default_factory=dict)
     custom: dict[tuple[str, str], float | Unknown] = field(default_factory=dict)
+    parts: dict[str, Evidence] = field(default_factory=dict)
+
+    def part(self, selection: str) -> Evidence:
+        """The evidence of one selection; what failed, failed for all."""
+        if selection not in self.parts:
+            self.parts[selection] = Evidence(self.at_s, self.failed, custom=self.custom)
+        return self.parts[selection]
 
     def values(self, role: str) -> Mapping[PodKey, float]:
         """Values of a role; empty when nothing was answered."""
@@ -50,8 +58,10 @@ def add_answer(
 ) -> None:
     """Index one answer. A pod that appears twice counts once, with its larger value."""
     namespace_label, pod_label = scrape.namespace_label, scrape.pod_label
+    every = evidence
     for series in answer:
         labels = series.labels
+        evidence = every.part(labels[SELECTION]) if SELECTION in labels else every
         name = labels.get("workload") or labels.get(pod_label, "")
         key = (labels.get(namespace_label, ""), name)
         role = labels.get("role", question.value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from sojourn.observe.cluster import ClusterState
 from sojourn.observe.evidence import Evidence, add_answer
 from sojourn.observe.pods import Pods
 from sojourn.observe.prometheus import PrometheusSource, QueryRefused, Series
-from sojourn.observe.queries import Question, questions
+from sojourn.observe.queries import Question, Selected, questions
 from sojourn.observe.scale_reader import ScaleReader
 from sojourn.observe.settings import ScrapeSettings
 from sojourn.observe.signals import View, all_unknown, engine_signals, unavailable
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 _LARGEST_SKEW_S = 30.0
 # So many services or series are worked on before others get their turn on the loop.
 _CHUNK = 250
+# Different selectors asked for in a tick: each repeats the questions within the same queries.
+_MOST_SELECTORS = 50
 _SERIES_CHUNK = 5000
 
 
@@ -56,6 +59,7 @@ class Gatherer:
         self._scales = scales
         self._templates = custom.Templates()
         self._sparse = False
+        self._selections: dict[tuple[tuple[str, str], ...], int] = {}
 
     async def gather(
         self,
@@ -84,14 +88,37 @@ class Gatherer:
         target, pods = self._target(declaration, sharing)
         if isinstance(evidence, str):
             signals = unavailable(evidence)
+        elif (part := self._part(declaration, evidence)) is None:
+            why = f"more than {_MOST_SELECTORS} different spec.metrics.selector are in use"
+            signals = all_unknown(Unknown(Reason.NO_SERIES, f"{why}: this one is not asked for"))
         else:
-            signals = self._signals(declaration, target, pods, evidence)
+            signals = self._signals(declaration, target, pods, part)
         return Observation(
             signals,
             target,
             self._cluster.quota_replicas(declaration),
             self._cluster.gpu_room(declaration, pods),
         )
+
+    def _part(self, declaration: Declaration, evidence: Evidence) -> Evidence | None:
+        """The evidence of a service's own series; None when they were not asked for."""
+        labels = declaration.metrics.selector
+        if not labels:
+            return evidence
+        number = self._selections.get(labels)
+        return None if number is None else evidence.part(str(number))
+
+    def _asked(self, declarations: Sequence[Declaration]) -> dict[Question, str]:
+        """The tick's questions, those for further labels within them."""
+        engines_of: dict[tuple[tuple[str, str], ...], set[str]] = defaultdict(set)
+        for declaration in declarations:
+            name = _engine(declaration.engine.name).name
+            engines_of[declaration.metrics.selector].add(name)
+        plain = frozenset(engines_of.pop((), ()))
+        first = sorted(engines_of)[:_MOST_SELECTORS]
+        self._selections = {labels: number for number, labels in enumerate(first)}
+        selected = (Selected(labels, frozenset(engines_of[labels])) for labels in first)
+        return questions(plain, self._scrape, tuple(selected))
 
     def _target(
         self, declaration: Declaration, sharing: tuple[str, ...]
@@ -130,9 +157,7 @@ class Gatherer:
     async def _evidence(self, declarations: Sequence[Declaration], now_s: float) -> Evidence | str:
         """The tick's evidence, or why there is none at all."""
         evidence = Evidence(now_s)
-        asked = questions(
-            frozenset(_engine(d.engine.name).name for d in declarations), self._scrape
-        )
+        asked = self._asked(declarations)
         if Question.HEALTH in asked:
             await self._ask(evidence, Question.HEALTH, asked.pop(Question.HEALTH))
             if Question.HEALTH in evidence.failed:

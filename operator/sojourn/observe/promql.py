@@ -28,6 +28,23 @@ def either(expressions: Iterable[str]) -> str:
     return " or ".join(f"({e})" for e in expressions if e)
 
 
+def matcher(label: str, value: str) -> str:
+    r"""``label="value"``, where the value stays inside its quotes whatever it holds.
+
+    >>> print(matcher("service", 'a"b'))
+    service="a\u0022b"
+    """
+    kept = (c if c.isascii() and (c.isalnum() or c in " _-.:/@") else _escape(c) for c in value)
+    return f'{label}="{"".join(kept)}"'
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    if 0xD800 <= number <= 0xDFFF:  # half a character: no text of Prometheus holds one
+        number = 0xFFFD
+    return f"\\U{number:08x}" if number > 0xFFFF else f"\\u{number:04x}"
+
+
 def labelled(expression: str, label: str, value: str) -> str:
     """The same series with one more label."""
     return f'label_replace({expression},"{label}","{value}","","")'
@@ -35,9 +52,13 @@ def labelled(expression: str, label: str, value: str) -> str:
 
 @dataclass(frozen=True)
 class PromQL:
-    """Expressions under one set of scrape settings."""
+    """Expressions under one set of scrape settings.
+
+    ``labels`` are carried by the series asked for, besides those of a pod.
+    """
 
     scrape: ScrapeSettings
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def pod(self) -> str:
@@ -58,6 +79,7 @@ class PromQL:
     def select(self, name: str, match: str = "") -> str:
         """Series of a name that belong to pods."""
         matchers = [m for m in (match, *self.scrape.matchers) if m]
+        matchers += [matcher(label, value) for label, value in self.labels]
         matchers.append(f'{self.scrape.pod_label}!=""')
         return f"{name}{{{','.join(matchers)}}}"
 

@@ -7,6 +7,7 @@ covers all engines in use; roles within one answer are told apart by the label `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
@@ -29,13 +30,41 @@ class Question(StrEnum):
     PREEMPTIONS = "preemptions"
 
 
-def questions(engine_names: frozenset[str], scrape: ScrapeSettings) -> dict[Question, str]:
-    """Each question's expression; questions no engine can answer are left out."""
-    return dict(_questions(engine_names, scrape))
+SELECTION = "selection"
+"""Label of the series that answer for services with a ``spec.metrics.selector``: which of them."""
 
 
-@lru_cache(maxsize=32)
-def _questions(names: frozenset[str], scrape: ScrapeSettings) -> tuple[tuple[Question, str], ...]:
+@dataclass(frozen=True)
+class Selected:
+    """Services that ask for the same further labels, and the engines they use."""
+
+    labels: tuple[tuple[str, str], ...]
+    engine_names: frozenset[str]
+
+
+def questions(
+    engine_names: frozenset[str], scrape: ScrapeSettings, selected: tuple[Selected, ...] = ()
+) -> dict[Question, str]:
+    """Each question's expression; questions no engine can answer are left out.
+
+    Args:
+        engine_names: engines of services without further labels.
+        selected: asked within the same questions, each under its position as SELECTION.
+    """
+    asked: dict[Question, list[str]] = {}
+    for question, expression in _questions(engine_names, (), scrape):
+        asked.setdefault(question, []).append(expression)
+    for number, some in enumerate(selected):
+        for question, expression in _questions(some.engine_names, some.labels, scrape):
+            told = labelled(expression, SELECTION, str(number))
+            asked.setdefault(question, []).append(told)
+    return {q: e[0] if len(e) == 1 else either(e) for q, e in asked.items()}
+
+
+@lru_cache(maxsize=256)
+def _questions(
+    names: frozenset[str], labels: tuple[tuple[str, str], ...], scrape: ScrapeSettings
+) -> tuple[tuple[Question, str], ...]:
     engines = [engine for engine in map(find, sorted(names)) if engine.metrics]
     if not engines:
         return ()
@@ -50,7 +79,7 @@ def _questions(names: frozenset[str], scrape: ScrapeSettings) -> tuple[tuple[Que
         Question.TOKENS: _tokens,
         Question.PREEMPTIONS: _preemptions,
     }
-    promql = PromQL(scrape)
+    promql = PromQL(scrape, labels)
     built = ((question, build(promql, engines)) for question, build in asked.items())
     return tuple((question, expression) for question, expression in built if expression)
 
@@ -132,8 +161,9 @@ def _health(promql: PromQL, engines: list[Engine]) -> str:
     head_s = 1.1 * scrape.scrape_interval_s
     head = f"[{seconds(head_s)}] offset {seconds(scrape.rate_window_s - head_s)}"
     heads = either(f"last_over_time({promql.gauge(m)}{head})" for m in beats)
-    up = promql.once(promql.select("up"))
-    copies = f"count by ({promql.pod},instance) ({up}) > 1"
+    # A label of the engine's own is not on ``up``, which tells of the pod's scrape whatever it is.
+    up = promql.once(PromQL(scrape).select("up"))
+    copies = f"count by ({promql.pod},instance) ({promql.once(promql.select('up'))}) > 1"
     wrong = {
         "stale": f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}",
         "short": f"max by ({promql.pod}) ({counts}) < {enough}",

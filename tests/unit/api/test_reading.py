@@ -187,6 +187,7 @@ BAD_FIELDS = [
     ("scaleTargetRef.name", "x" * 300, "has 300 characters: expected at most 253"),
     ("scaleTargetRef.name", "Chat", "lower-case letters"),
     ("metrics.selector", {"a-b": "c"}, "no Prometheus label"),
+    ("metrics.selector", {"__name__": "up"}, "no Prometheus label"),
     ("metrics.selector", {"a": 4}, "expected a valid string"),
 ]
 

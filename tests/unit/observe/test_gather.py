@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sojourn.facts.declaration import Declaration, DeclaredEngine
+from sojourn.facts.declaration import (
+    Declaration,
+    DeclaredEngine,
+    MetricsSource,
+    ObjectRef,
+    TargetRef,
+)
 from sojourn.facts.reading import Known, Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Observation, TargetState
@@ -309,6 +316,58 @@ def test_a_scrape_interval_that_is_not_prometheus_own_is_said_once(
     prometheus.answer = answering(healthy())
     gather(prometheus, cluster_of(), [declaration()])
     assert "scrape interval" not in caplog.text
+
+
+def test_a_selector_has_evidence_of_its_own(prometheus: FakePrometheus) -> None:
+    def custom(asked: Asked) -> Reply:
+        """What the longer questions answer: both services' pods, each selection apart."""
+        query = asked.parameters["query"]
+        if "deriv(" not in query:
+            return vector(*by_pod(dict.fromkeys(pod_names(1), 1), role="running"), at_s=NOW_S)
+        names = dict.fromkeys(pod_names(1), 900)
+        return vector(
+            *by_pod(names),
+            *by_pod(dict.fromkeys(names, 40), selection="0"),
+            *by_pod(dict.fromkeys(names, 70), selection="1"),
+            at_s=NOW_S,
+        )
+
+    prometheus.answer = custom
+    cluster = cluster_of(pods=1)
+    a, b = (
+        replace(declaration(), ref=ObjectRef("team-a", n), metrics=MetricsSource(((n, "x"),)))
+        for n in "ab"
+    )
+    everything = [declaration(), *(replace(d, target=TargetRef("chat")) for d in (b, a))]
+    (found,) = gather(prometheus, cluster, everything)
+    rates = {name: s.signals.rate_per_s for (_, name), s in found.items()}
+    assert {n: r.value for n, r in rates.items() if isinstance(r, Known)} == {
+        "chat": 900.0,
+        "a": 40.0,
+        "b": 70.0,
+    }
+    assert len(prometheus.queries) == len(questions(frozenset({"vllm"}), SCRAPE))
+
+
+def test_more_selectors_than_are_asked_for_are_unknown_and_say_so(
+    prometheus: FakePrometheus,
+) -> None:
+    prometheus.answer = lambda _: vector()
+    services = [
+        replace(
+            declaration(target=TargetRef("chat")),
+            ref=ObjectRef("team-a", f"s{number:02}"),
+            metrics=MetricsSource((("service", f"{number:02}"),)),
+        )
+        for number in range(51)
+    ]
+    (found,) = gather(prometheus, cluster_of(), services)
+    last = found["team-a", "s50"].signals.rate_per_s
+    assert isinstance(last, Unknown)
+    assert "more than 50 different spec.metrics.selector are in use" in last.why
+    first = found["team-a", "s49"].signals.rate_per_s
+    assert isinstance(first, Unknown)
+    assert "different spec.metrics.selector" not in first.why
 
 
 def test_questions_have_distinct_texts() -> None:

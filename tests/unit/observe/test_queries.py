@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sojourn import engines
-from sojourn.observe.queries import Question, questions
+from sojourn.observe.queries import Question, Selected, questions
 from sojourn.observe.settings import ScrapeSettings
 
 ALL = frozenset(engines.all_engines())
@@ -46,6 +46,30 @@ def test_a_storm_is_told_of_engines_that_count_refusals() -> None:
     for name, told in (("vllm", True), ("triton", True), ("tgi", False), ("sglang", False)):
         expression = questions(frozenset({name}), SCRAPE)[Question.OFFERED]
         assert ('"role","storm"' in expression) is told, name
+
+
+CHAT = Selected((("service", "chat"),), frozenset({"vllm"}))
+
+
+def test_selectors_are_asked_for_within_the_same_questions() -> None:
+    plain = questions(frozenset({"vllm"}), SCRAPE)
+    some = questions(frozenset({"vllm"}), SCRAPE, (CHAT, Selected((), frozenset({"tgi"}))))
+    assert list(some) == list(plain)
+    for question, expression in plain.items():
+        assert some[question].startswith(f"({expression}) or (label_replace(")
+        assert '"selection","0"' in some[question]
+    only = questions(frozenset(), SCRAPE, (CHAT,))
+    assert list(only) == list(plain)
+
+
+@pytest.mark.parametrize("question", list(Question))
+def test_every_selector_of_a_selection_but_that_of_a_scrape_names_its_labels(
+    question: Question,
+) -> None:
+    expression = questions(frozenset(), SCRAPE, (CHAT,))[question]
+    selectors = [part.split("}")[0] for part in expression.split("{")[1:] if "=" in part]
+    without = [s for s in selectors if 'service="chat"' not in s and not s[0].isdigit()]
+    assert without == (['pod!=""'] if question is Question.HEALTH else [])
 
 
 @pytest.mark.parametrize("question", list(Question))

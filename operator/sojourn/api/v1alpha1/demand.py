@@ -186,8 +186,10 @@ class MetricsSpec(Part):
     selector: dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=253)]] = (
         Field(
             {},
-            description="Labels that replace the usual ones (namespace, pod) in every query of this"
-            " service. Default: none replaced.",
+            description="Labels that the series of this service carry, with their values, besides"
+            " the namespace and the pods of its target; asked for in every query of it. For pods"
+            " whose series are there under several labels: two scrape jobs, or several models in"
+            " one pod. Default: none.",
             examples=[{"service": "chat"}],
             max_length=16,
         )
@@ -202,10 +204,13 @@ class MetricsSpec(Part):
     rules = (
         Rule(
             "!has(self.selector) || self.selector.all(name,"
-            " name.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",
+            " name.matches('^[a-zA-Z_][a-zA-Z0-9_]*$') && !name.startsWith('__'))",
             "selector has a name that is no Prometheus label: use letters, digits and _, such as"
-            " service",
-            lambda m: all(name.isascii() and name.isidentifier() for name in m.selector),
+            " service; what begins with __ is Prometheus' own",
+            lambda m: all(
+                name.isascii() and name.isidentifier() and not name.startswith("__")
+                for name in m.selector
+            ),
             "selector",
         ),
     )
