@@ -16,6 +16,7 @@ _ROUTINGS = {
     "random": Routing.RANDOM,
     "roundrobin": Routing.ROUND_ROBIN,
     "jsq": Routing.LEAST_LOADED,
+    "shared": Routing.SHARED_QUEUE,
 }
 _LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
@@ -41,7 +42,8 @@ def replica(inputs: Mapping[str, Any]) -> ContinuousReplica:
 def point(inputs: Mapping[str, Any]) -> OperatingPoint:
     """The operating point a row describes."""
     routing = _ROUTINGS[inputs.get("routing", "random")]
-    return OperatingPoint(replica(inputs), inputs["lam"], inputs.get("c", 1), routing)
+    dispersion = inputs.get("dispersion", 1.0)
+    return OperatingPoint(replica(inputs), inputs["lam"], inputs.get("c", 1), routing, dispersion)
 
 
 def predict(inputs: Mapping[str, Any]) -> tuple[dict[str, float], tuple[str, ...]]:

@@ -178,14 +178,12 @@ def test_levelling_shortens_the_first_token_more_than_taking_turns() -> None:
     ("point", "phrase"),
     [
         (at_load(0.9, replace(LLM, prompt_tokens=16_000.0)), "prompts take"),
-        (
-            at_load(0.5, replace(LLM, prompt_tokens=32_000.0, output=TokenLengths(256))),
-            "fixed output length",
-        ),
+        (at_load(0.9, replace(LLM, output=TokenLengths(256))), "P99 end to end may be up to 7 %"),
         (at_load(0.85, replace(LLM, kv_tokens=20_000.0)), "KV memory bounds"),
         (at_load(0.97), "too close to call"),
-        (at_load(0.9), "up to 17 % low"),
-        (at_load(0.85), "jump from a step"),
+        (at_load(0.9), "P99 of the time to first token may be up to"),
+        (at_load(0.85), "jumps there from a step"),
+        (at_load(0.9, replace(LLM, max_batch=8)), "P90 and P99 of the time to first token may be"),
         (at_load(0.5, dispersion=4.0), "bursty arrivals"),
     ],
 )
