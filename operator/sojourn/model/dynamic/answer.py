@@ -6,14 +6,19 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from sojourn.model.dynamic import chain, distribution, first_order
+from sojourn.model.dynamic import chain, distribution, first_order, places
 from sojourn.model.dynamic.ledger import Law
+from sojourn.model.dynamic.oldest import Oldest
 from sojourn.model.dynamic.problem import Problem
 from sojourn.model.stability import STABLE_BELOW
 
 # Relative defects above which an answer is flagged: flow balance, and mass of the distribution.
 FLOW_DEFECT = 1e-3
 MASS_DEFECT = 1e-2
+
+# Each round takes the error of the ages to about a thousandth: the last leaves 1e-7 of E[B].
+_SETTLINGS = 4
+_SETTLED = 1e-4
 
 # From this load on an error of 1 % in the service time is one of 20 % or more in the percentile.
 TOO_CLOSE = 0.95
@@ -27,16 +32,18 @@ class Solved:
         problem: what was solved; stable or finite.
         stationary: the chain's law.
         means: expectations per cycle.
+        oldest: law of the oldest's time to a free server where a timer can outlast that.
     """
 
     problem: Problem
     stationary: chain.Chain
     means: first_order.FirstOrder
+    oldest: Oldest | None
 
     @cached_property
     def law(self) -> Law:
         """Law of the response time."""
-        return distribution.response(self.problem, self.stationary)
+        return distribution.response(self.problem, self.stationary, self.oldest)
 
     @property
     def queue_wait_s(self) -> float:
@@ -97,5 +104,24 @@ def is_stable(problem: Problem) -> bool:
 
 def solve(problem: Problem) -> Solved:
     """Solve a stable or finite queue with a positive rate."""
+    if problem.leftovers_expire:
+        stationary, oldest = chain.stationary(problem), None
+    else:
+        stationary, oldest = _settled(problem)
+    means = first_order.first_order(problem, stationary, oldest)
+    return Solved(problem, stationary, means, oldest)
+
+
+def _settled(problem: Problem) -> tuple[chain.Chain, Oldest]:
+    """The chain's law and the ages it depends on, which depend on it."""
     stationary = chain.stationary(problem)
-    return Solved(problem, stationary, first_order.first_order(problem, stationary))
+    oldest = places.oldest(problem, stationary)
+    mean = stationary.mass @ stationary.taken(problem.batch)
+    for _ in range(_SETTLINGS):
+        before = mean
+        stationary = chain.stationary(problem, oldest)
+        oldest = places.oldest(problem, stationary)
+        mean = stationary.mass @ stationary.taken(problem.batch)
+        if abs(mean - before) < _SETTLED * mean:
+            break
+    return stationary, oldest

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from sojourn.model.domain import FloatArray
 from sojourn.model.dynamic import transitions
+from sojourn.model.dynamic.oldest import Oldest
 from sojourn.model.dynamic.problem import Problem, lagrange, spread
 
 IntArray = npt.NDArray[np.int64]
@@ -50,11 +51,16 @@ class Chain:
         return np.maximum(self.present - batch, 0)
 
 
-def stationary(problem: Problem) -> Chain:
-    """The stationary law; the queue must be stable or finite."""
+def stationary(problem: Problem, oldest: Oldest | None = None) -> Chain:
+    """The stationary law; the queue must be stable or finite.
+
+    Args:
+        problem: the replica.
+        oldest: ages of the oldest left over; without, its window is taken to have ended.
+    """
     grid, open_end = _grid(problem)
     last = int(grid[-1])
-    moves = transitions.matrix(problem, grid, last, folded=not open_end)
+    moves = transitions.matrix(problem, grid, oldest, folded=not open_end)
     step = float(grid[-1] - grid[-2]) if grid.size > 1 else 1.0
     ratio = problem.decay**step if open_end else 0.0
     if open_end:
@@ -110,9 +116,12 @@ def _grid(problem: Problem) -> tuple[IntArray, bool]:
             below = _stepped(problem.batch)
             return np.concatenate((below, problem.batch + inner)), False
     coarse = math.floor(math.sqrt(1 + 0.018 * spread(served, problem.scv) ** 2))
-    step = 1 if behind <= 150 else coarse
-    inner = np.arange(step, behind + step, step)
-    return np.concatenate((_stepped(problem.batch), problem.batch + inner)), True
+    step = 1 if behind <= _EVERY_STATE_UP_TO else coarse
+    points = [1]
+    while points[-1] < behind or points[-1] - points[-2] < step:
+        # Close to B, where windows still run, the law is steeper.
+        points.append(points[-1] + min(step, 1 + points[-1] // 4))
+    return np.concatenate((_stepped(problem.batch), problem.batch + np.array(points))), True
 
 
 def _stepped(last: int) -> IntArray:
@@ -133,17 +142,18 @@ def _between(room: int, step: float) -> IntArray:
     points = [1]
     while points[-1] < room:
         edge = min(points[-1], room - points[-1])
-        points.append(points[-1] + max(1, math.floor(step), edge // 40))
+        near = min(math.floor(step), 1 + edge // 4)
+        points.append(points[-1] + max(near, edge // 40))
     points[-1] = room
     return np.array(sorted(set(points)))
 
 
 def _projection(problem: Problem, grid: IntArray, last: int) -> FloatArray:
-    """(last + 1, n): mass of every whole number carried to the grid, not across the kink at B."""
+    """(last + 1, n): every whole number's mass carried to the grid, up to B and beyond it apart."""
     whole = np.arange(last + 1)
     weights = np.zeros((last + 1, grid.size))
     kink = min(problem.batch, last)
-    below, above = grid <= kink, grid >= kink
+    below, above = grid <= kink, grid > kink
     under = (whole >= 1) & (whole <= kink)
     points, numbers = grid.astype(float), whole.astype(float)
     weights[np.ix_(under, below)] = lagrange(points[below], numbers[under])

@@ -86,6 +86,22 @@ def unit_cdf(scv: float) -> tuple[FloatArray, FloatArray]:
     return points, 1 - gamma_tail(1 / scv, points / scv)
 
 
+@lru_cache(maxsize=256)
+def unit_first_moment(scv: float) -> FloatArray:
+    """E[G; G <= point] at the points of ``unit_cdf``."""
+    points, _ = unit_cdf(scv)
+    return np.asarray(1 - gamma_tail(1 / scv + 1, points / scv))
+
+
+def service_at(edges_s: FloatArray, mean_s: float, scv: float) -> FloatArray:
+    """The service time as mass at equally spaced edges from 0, its mean kept: shape of edges."""
+    points, values = unit_cdf(scv)
+    mass = np.diff(np.interp(edges_s / mean_s, points, values))
+    moment_s = mean_s * np.diff(np.interp(edges_s / mean_s, points, unit_first_moment(scv)))
+    upper = np.clip((moment_s - mass * edges_s[:-1]) / edges_s[1], 0.0, mass)
+    return np.append(mass - upper, 0.0) + np.concatenate(([0.0], upper))
+
+
 def service_cdf(seconds: FloatArray, mean_s: FloatArray, scv: float) -> FloatArray:
     """P(S <= seconds) for each mean: shape (len(mean_s), len(seconds)); a step for CV^2 = 0."""
     if scv == 0:

@@ -12,8 +12,9 @@ import numpy as np
 
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
-from sojourn.model.dynamic import counts, transitions
+from sojourn.model.dynamic import counts
 from sojourn.model.dynamic.chain import Chain
+from sojourn.model.dynamic.oldest import LastRound, Oldest
 from sojourn.model.dynamic.problem import Problem
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
@@ -64,8 +65,15 @@ def residual_cdf(problem: Problem, chain: Chain, seconds: FloatArray) -> FloatAr
     cells = np.diff(below, append=mass.sum()) * -math.expm1(-rate * step) / (rate * step)
     free = below + _discounted(cells, rate * step)
     # At 0 there is a closed form, which keeps the idle time exact however coarse the points.
-    free[0] = mass @ np.exp(-np.log1p(rate * mean_s * problem.scv) / problem.scv)
+    free[0] = found_idle(problem, chain)
     return np.asarray(np.maximum.accumulate(free))
+
+
+def found_idle(problem: Problem, chain: Chain) -> float:
+    """F(0): nobody is left over and nobody comes before the service ends."""
+    alone = chain.present <= problem.batch
+    means = problem.rate_per_s * problem.seconds(chain.present[alone])
+    return float(chain.mass[alone] @ counts.pmf(means, problem.scv, 1)[:, 0])
 
 
 def _discounted(values: FloatArray, decay: float) -> FloatArray:
@@ -83,14 +91,20 @@ def _discounted(values: FloatArray, decay: float) -> FloatArray:
     return np.asarray(sums.ravel()[: values.size])
 
 
-def first_order(problem: Problem, chain: Chain) -> FirstOrder:
-    """All expectations of a cycle."""
+def first_order(problem: Problem, chain: Chain, oldest: Oldest | None) -> FirstOrder:
+    """All expectations of a cycle.
+
+    Args:
+        problem: the replica.
+        chain: law at dispatch.
+        oldest: law of the oldest's time to a free server; needed if its timer can outlast it.
+    """
     taken, behind = chain.taken(problem.batch), chain.behind(problem.batch)
     seconds = problem.seconds(taken)
     mean_batch = float(chain.mass @ taken)
     busy_s = float(chain.mass @ seconds)
     waiting_busy, lost = _busy_area_and_loss(problem, chain, behind, seconds)
-    idle_s, waiting_idle = _idle_and_window(problem, chain)
+    idle_s, waiting_idle = _idle_and_window(problem, chain, oldest)
     cycle_s = busy_s + idle_s
     flow = problem.rate_per_s * cycle_s
     return FirstOrder(
@@ -143,54 +157,49 @@ def _finite(
     return area, lost
 
 
-def _idle_and_window(problem: Problem, chain: Chain) -> tuple[float, float]:
+def _idle_and_window(problem: Problem, chain: Chain, oldest: Oldest | None) -> tuple[float, float]:
     """Mean idle time of a cycle, and the area of waiting requests in it."""
-    origin = np.zeros(1) if problem.scv == 0 else _fine(problem)
-    idle_s = float(residual_cdf(problem, chain, origin)[0]) / problem.rate_per_s
+    idle_s = found_idle(problem, chain) / problem.rate_per_s
     if not problem.waits:
         return idle_s, 0.0
     points, weights = _window_nodes(problem)
-    if problem.scv == 0:
+    if oldest is None:
         free = residual_cdf(problem, chain, points)
+    elif problem.scv == 0:
+        free = residual_cdf(problem, chain, points) + oldest.left_by(points)
     else:
-        free = np.interp(points, origin, residual_cdf(problem, chain, origin))
-    open_share, waiting = _open_window(problem, points, problem.batch - 1)
-    idle_s += float(weights @ (free * open_share))
-    area = float(weights @ (free * waiting))
-    if not problem.leftovers_expire:
-        more_idle_s, more_area = _leftover_windows(problem, chain)
+        free = oldest.free_by(points)
+    # The window stays open while fewer than B - 1 followed the oldest.
+    arrived = poisson.pmf(problem.rate_per_s * points, problem.batch - 1)
+    idle_s += float(weights @ (free * arrived.sum(axis=1)))
+    area = float(weights @ (free * (arrived @ np.arange(1, problem.batch))))
+    if oldest is not None and oldest.last is not None:
+        more_idle_s, more_area = _last_windows(problem, oldest.last)
         return idle_s + more_idle_s, area + more_area
     return idle_s, area
 
 
-def _open_window(problem: Problem, points: FloatArray, room: int) -> tuple[FloatArray, FloatArray]:
-    """P(N(t) <= room - 1), and sum over those n of (1 + n) P(N(t) = n)."""
-    arrived = poisson.pmf(problem.rate_per_s * points, room)
-    return arrived.sum(axis=1), arrived @ np.arange(1, room + 1)
-
-
-def _leftover_windows(problem: Problem, chain: Chain) -> tuple[float, float]:
-    """Idle time and waiting area where a left-over's timer outlasts the service."""
+def _last_windows(problem: Problem, last: LastRound) -> tuple[float, float]:
+    """Idle time and waiting area of windows that opened when the queue was next to full."""
     idle_s, area = 0.0, 0.0
-    later = (chain.present > problem.batch) & (chain.present < 2 * problem.batch)
-    for present, mass in zip(chain.present[later], chain.mass[later], strict=True):
-        behind = present - problem.batch
-        timer_s = transitions.timer_left_s(problem, behind)
-        room = int(problem.batch - behind)
-        start_s = problem.full_s if problem.scv == 0 else 0.0
-        if timer_s <= start_s or room < 1:
+    there = np.arange(1, last.mass.shape[1] + 1)
+    for age_s, mass in zip(last.ages_s, last.mass, strict=True):
+        end_s = min(problem.wait_s - float(age_s), problem.certain_s)
+        if end_s <= 0:
             continue
-        points, weights = _panels(start_s, min(timer_s, _horizon_s(problem)), 12)
-        ended = counts.service_cdf(points, np.array([problem.full_s]), problem.scv)[0]
-        open_share, waiting = _open_window(problem, points, room)
-        idle_s += mass * float(weights @ (ended * open_share))
-        area += mass * float(weights @ (ended * (waiting + (behind - 1) * open_share)))
+        points, weights = _panels(0.0, end_s, 8)
+        arrived = poisson.pmf(problem.rate_per_s * points, problem.batch)
+        open_share = np.cumsum(arrived, axis=1)[:, problem.batch - 1 - there]
+        others = np.cumsum(arrived * np.arange(problem.batch), axis=1)[:, problem.batch - 1 - there]
+        free = weights * last.free_by(points)
+        idle_s += float(free @ open_share @ mass)
+        area += float(free @ (open_share * there + others) @ mass)
     return idle_s, area
 
 
 def _window_nodes(problem: Problem) -> tuple[FloatArray, FloatArray]:
     """Quadrature over the window; beyond the horizon it has filled for certain."""
-    end_s = min(problem.wait_s, _horizon_s(problem))
+    end_s = min(problem.wait_s, problem.certain_s)
     turn_s = problem.full_s
     if 0 < turn_s < end_s:
         # F has its bends at the service times, all of them at or below s_B.
@@ -199,20 +208,9 @@ def _window_nodes(problem: Problem) -> tuple[FloatArray, FloatArray]:
     return _panels(0.0, end_s, 40)
 
 
-def _horizon_s(problem: Problem) -> float:
-    k = problem.batch
-    return (k + 9 * float(np.sqrt(k)) + 30) / problem.rate_per_s
-
-
 def _panels(start_s: float, end_s: float, panels: int) -> tuple[FloatArray, FloatArray]:
     width = (end_s - start_s) / panels
     left = start_s + width * np.arange(panels)
     points = left[:, None] + width * (_NODES + 1) / 2
     weights = np.broadcast_to(_WEIGHTS * width / 2, points.shape)
     return points.ravel(), weights.ravel()
-
-
-def _fine(problem: Problem) -> FloatArray:
-    """Increasing times from 0 for a gamma service, dense enough for interpolation."""
-    points, _ = counts.unit_cdf(problem.scv)
-    return np.linspace(0, points[-1] * problem.full_s, 1500)

@@ -27,18 +27,12 @@ _WEIGHTLESS = 1e-13
 
 @dataclass
 class Ledger:
-    """Entries of one cycle, in seconds; arrays of one length each.
-
-    Entries with the largest ``rounds`` go on for ever after it if ``ratio`` is set: each further
-    round has that share of the mass of the one before.
-    """
+    """Entries of one cycle, in seconds; arrays of one length each."""
 
     start_s: list[FloatArray] = field(default_factory=list)
     width_s: list[FloatArray] = field(default_factory=list)
     mass: list[FloatArray] = field(default_factory=list)
     size: list[FloatArray] = field(default_factory=list)
-    rounds: list[FloatArray] = field(default_factory=list)
-    ratio: float = 0.0
 
     def add(
         self,
@@ -46,12 +40,11 @@ class Ledger:
         width_s: npt.ArrayLike,
         mass: npt.ArrayLike,
         size: npt.ArrayLike,
-        rounds: npt.ArrayLike = 0.0,
     ) -> None:
-        """Write entries down, broadcasting; ``rounds`` full batches run before their own."""
-        shaped = np.broadcast_arrays(start_s, width_s, np.asarray(mass, float), size, rounds)
+        """Write entries down, broadcasting."""
+        shaped = np.broadcast_arrays(start_s, width_s, np.asarray(mass, float), size)
         keep = shaped[2].ravel() > _WEIGHTLESS
-        lists = (self.start_s, self.width_s, self.mass, self.size, self.rounds)
+        lists = (self.start_s, self.width_s, self.mass, self.size)
         for kept, values in zip(lists, shaped, strict=True):
             kept.append(values.ravel()[keep].astype(float))
 
@@ -77,22 +70,19 @@ class Law:
 
 
 def law(problem: Problem, ledger: Ledger, longest_s: float) -> Law:
-    """The response time: wait, rounds of full batches, and the own batch's service."""
+    """The response time: the wait and the own batch's service."""
     start = np.concatenate(ledger.start_s)
     width = np.concatenate(ledger.width_s)
     mass = np.concatenate(ledger.mass)
     size = np.concatenate(ledger.size)
-    rounds = np.concatenate(ledger.rounds)
     if problem.scv == 0:
-        start = start + rounds * problem.full_s + problem.seconds(size)
+        start = start + problem.seconds(size)
         edges = np.linspace(0, float((start + width).max()) * 1.001, _BINS + 1)
         cdf = _ramps(start, width, mass, edges[1], _BINS + 1)
     else:
         edges = np.linspace(0, longest_s, _BINS // 2 + 1)
-        cdf = _with_service(problem, (start, width, mass, size, rounds), edges, ledger.ratio)
+        cdf = _with_service(problem, (start, width, mass, size), edges)
     total = float(mass.sum())
-    if ledger.ratio > 0:
-        total += float(mass[rounds == rounds.max()].sum()) * ledger.ratio / (1 - ledger.ratio)
     return Law(edges, np.clip(np.maximum.accumulate(cdf / total), 0.0, 1.0), total)
 
 
@@ -113,36 +103,25 @@ def _ramps(
     return np.concatenate(([0.0], np.cumsum(np.cumsum(bends[: size - 1])))) * step
 
 
-Entries = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
+Entries = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 
-def _with_service(
-    problem: Problem, entries: Entries, edges: FloatArray, ratio: float
-) -> FloatArray:
+def _with_service(problem: Problem, entries: Entries, edges: FloatArray) -> FloatArray:
     """CDF at the edges when service times vary: waits by group, convolved with gamma services."""
-    start, width, mass, size, rounds = entries
-    later = rounds > 0
+    start, width, mass, size = entries
     length = 2 * (edges.size - 1)
     sizes = np.unique(np.round(np.linspace(1, problem.batch, _GROUPS)))
-    left, part = _nearest(size[~later], sizes)
+    left, part = _nearest(size, sizes)
     groups = np.concatenate((left, np.minimum(left + 1, sizes.size - 1)))
     waits = _points(
-        np.tile(start[~later], 2),
-        np.tile(width[~later], 2),
-        np.concatenate((mass[~later] * (1 - part), mass[~later] * part)),
+        np.tile(start, 2),
+        np.tile(width, 2),
+        np.concatenate((mass * (1 - part), mass * part)),
         (groups, sizes.size),
         edges,
     )
     services = _service_mass(problem, sizes, edges)
     spectrum = (np.fft.rfft(waits, length) * np.fft.rfft(services, length)).sum(axis=0)
-    if later.any():
-        full = np.fft.rfft(services[-1], length)
-        turns, group = np.unique(rounds[later], return_inverse=True)
-        queued = _points(start[later], width[later], mass[later], (group, turns.size), edges)
-        waited = np.fft.rfft(queued, length) * full ** (turns[:, None] + 1)
-        if ratio > 0:
-            waited[-1] /= 1 - ratio * full  # sum of (ratio full)^k: all further rounds at once
-        spectrum += waited.sum(axis=0)
     points = np.fft.irfft(spectrum, length)[: edges.size]
     # Half of what ends at an edge is below it.
     return np.asarray(np.cumsum(points) - points / 2)

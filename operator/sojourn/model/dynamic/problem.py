@@ -60,6 +60,12 @@ class Problem:
         return self.wait_s > 0 and self.batch > 1
 
     @property
+    def certain_s(self) -> float:
+        """Time after its first request at which a batch has filled for certain."""
+        k = self.batch - 1
+        return (k + 9 * math.sqrt(k) + 30) / self.rate_per_s
+
+    @property
     def leftovers_expire(self) -> bool:
         """Whether a request left over by a full batch always has waited T when the batch ends."""
         return not self.waits or (self.scv == 0 and self.wait_s <= self.full_s)

@@ -10,19 +10,22 @@ import numpy.typing as npt
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
 from sojourn.model.dynamic import counts
+from sojourn.model.dynamic.oldest import Oldest
 from sojourn.model.dynamic.problem import Problem
 
 
-def matrix(problem: Problem, grid: npt.NDArray[np.int64], last: int, *, folded: bool) -> FloatArray:
-    """P(next = t | present = n) for n of the grid and t = 0..last, shape (n, last + 1).
+def matrix(
+    problem: Problem, grid: npt.NDArray[np.int64], oldest: Oldest | None, *, folded: bool
+) -> FloatArray:
+    """P(next = t | present = n) for n of the grid and t = 0 up to its last, shape (n, last + 1).
 
     Args:
         problem: the replica.
         grid: numbers present, increasing, from 1.
-        last: largest number kept.
-        folded: whether what would be beyond ``last`` is counted there (a finite queue loses it).
+        oldest: ages of the oldest left over; without, its window has ended.
+        folded: whether what would be beyond the last is counted there (a finite queue loses it).
     """
-    batch = problem.batch
+    batch, last = problem.batch, int(grid[-1])
     taken = np.minimum(grid, batch).astype(float)
     alone = int(np.searchsorted(grid, batch, side="right"))
     means = problem.rate_per_s * problem.seconds(taken[:alone])
@@ -35,8 +38,10 @@ def matrix(problem: Problem, grid: npt.NDArray[np.int64], last: int, *, folded: 
         moves[alone:] = np.where(offset >= 0, during[np.maximum(offset, 0)], 0.0)
     if problem.waits:
         _gather_alone(problem, moves[:alone], taken[:alone])
-        if alone < grid.size and not problem.leftovers_expire:
-            _gather_leftovers(problem, moves[alone:], grid[alone:] - batch)
+        few = grid[alone:] - batch
+        few = few[few < batch]
+        if few.size and oldest is not None:
+            _gather_leftovers(problem, moves[alone : alone + few.size], few, oldest)
     else:
         # Nobody came: the next arrival starts a batch of its own.
         moves[:, 1] += moves[:, 0]
@@ -113,35 +118,39 @@ def raised_tails(shape: float, x: FloatArray, base: FloatArray, size: int) -> Fl
     return np.asarray(np.minimum(1.0, tails))
 
 
-def _gather_leftovers(problem: Problem, moves: FloatArray, behind: npt.NDArray[np.int64]) -> None:
+def _gather_leftovers(
+    problem: Problem, moves: FloatArray, behind: npt.NDArray[np.int64], oldest: Oldest
+) -> None:
     """After a full batch that leaves m < B: the oldest's timer may outlast the service."""
-    batch, rate = problem.batch, problem.rate_per_s
-    for row, m in zip(moves, behind.astype(int), strict=True):
-        timer_s = timer_left_s(problem, float(m))
-        if m >= batch or timer_s <= 0 or (problem.scv == 0 and timer_s <= problem.full_s):
-            continue
-        room = batch - m
+    batch = problem.batch
+    ages_s, shares = oldest.young(problem, behind)
+    gathered, tails = _waited(problem, problem.wait_s - ages_s)
+    served = np.array([problem.rate_per_s * problem.full_s])
+    during = counts.pmf(served, problem.scv, batch)[0]
+    ended = 1 - shares.sum(axis=1, keepdims=True)
+    partial = shares @ gathered + during * (shares @ tails + ended)
+    for row, left, law in zip(moves, behind, partial, strict=True):
         beyond = row[batch + 1 :].sum()
         lost = max(0.0, 1 - row.sum())
-        gathered = poisson.pmf(min(rate * timer_s, 1e9), room)
-        if problem.scv > 0:
-            shape = 1 / problem.scv
-            x = np.array([timer_s * (rate + shape / problem.full_s)])
-            tails = raised_tails(shape, x, counts.gamma_tail(shape, x), room)[0]
-            ended = 1 - counts.gamma_tail(shape, np.array([timer_s * shape / problem.full_s]))[0]
-            gathered = gathered * ended + row[m:batch] * tails
-        row[m:batch] = gathered
-        row[batch] = max(0.0, 1 - gathered.sum() - beyond - lost)
+        row[left:batch] = law[: batch - left]
+        row[batch] = max(0.0, 1 - row[left:batch].sum() - beyond - lost)
 
 
-def timer_left_s(problem: Problem, behind: float) -> float:
-    """What is left of the oldest's timer at dispatch when ``behind`` stay: T less its mean age.
+def _waited(problem: Problem, timer_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """With so much left of the timer, of i = 0..B-1 arrivals: (len(timer_s), B) each.
 
-    The m left behind and the B taken came at m + B places of a service: the oldest of the m is
-    m / (m + B + 1) of it old. The only approximation of the chain, and only for T > s_B.
+    P(S <= timer, i come in it), and P(S > timer | i come in S).
     """
-    age_s = problem.full_s * behind / (behind + problem.batch + 1)
-    return max(0.0, problem.wait_s - age_s)
+    batch, rate = problem.batch, problem.rate_per_s
+    gathered = poisson.pmf(np.minimum(rate * timer_s, 1e9), batch)
+    if problem.scv == 0:
+        ends_first = (timer_s > problem.full_s)[:, None]
+        return gathered * ends_first, np.repeat(1.0 - ends_first, batch, axis=1)
+    shape = 1 / problem.scv
+    x = timer_s * (rate + shape / problem.full_s)
+    tails = raised_tails(shape, x, counts.gamma_tail(shape, x), batch)
+    ended = 1 - counts.gamma_tail(shape, timer_s * shape / problem.full_s)
+    return gathered * ended[:, None], tails
 
 
 def _beyond(problem: Problem, means: FloatArray, size: int) -> FloatArray:
