@@ -4,8 +4,11 @@
 
 Services are drawn at random within what the dimensionless table covers (seed 1): T_fixed 5 ms to
 2 s, t_req 0.1 to 20 ms, CV^2 0 to 0.5, a window of 0 to 0.5 T_fixed on every other one, SLO 2 to 20
-times a lone request's time, rates of 1 to 40 replicas. Every service is distinct, so "cold" finds
-nothing in a cache.
+times a lone request's time, rates of 1 to 40 replicas. Continuous batching: steps of 5 to 50 ms,
+outputs of 20 to 1,000 tokens (half geometric, the rest lognormal or fixed), prompts of 30 to 3,000
+tokens on two of three, max batch 16 to 256, goals of time to first token, per output token, end to
+end or two of them at P95 or P99. Every service is distinct, so "cold" finds nothing in a cache.
+Times of one question are medians of CPU seconds.
 """
 
 from __future__ import annotations
@@ -15,17 +18,20 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from time import perf_counter
+from functools import partial
+from time import perf_counter, process_time
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from sojourn.facts.replica import DynamicReplica, OperatingPoint
-from sojourn.facts.service_time import LinearServiceTime
+from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint
+from sojourn.facts.service_time import IterationTime, LinearServiceTime, TokenLengths
 from sojourn.facts.sizing import ServingConstraint
 from sojourn.facts.sojourn import LatencyGoal
 from sojourn.model import fleet, screen, sizing, tabled
+from sojourn.model.continuous import ContinuousModel
+from sojourn.model.continuous.machine import machine
 from sojourn.model.domain import FloatArray
 from sojourn.model.exact_model import ExactModel
 
@@ -48,6 +54,82 @@ def services(count: int, seed: int = 1) -> tuple[list[ServingConstraint], FloatA
         full_s = fixed_s + per_request_s * largest
         rates[i] = rng.uniform(0.3, 40) * 0.7 * largest / full_s
     return found, rates
+
+
+def continuous_services(count: int, seed: int = 1) -> tuple[list[ServingConstraint], FloatArray]:
+    """Distinct random continuous-batching services and their rates."""
+    rng = np.random.default_rng(seed)
+    found: list[ServingConstraint] = []
+    rates = np.empty(count)
+    for i in range(count):
+        step_s = 10 ** rng.uniform(-2.3, -1.3)
+        iteration = IterationTime(
+            step_s, step_s * 10 ** rng.uniform(-3.5, -1.5), 10 ** rng.uniform(-5, -3.7)
+        )
+        mean = round(10 ** rng.uniform(1.3, 3))
+        output = (
+            TokenLengths(mean, law="geometric"),
+            TokenLengths(mean, float(rng.uniform(0.3, 2)), "lognormal"),
+            TokenLengths(mean),
+        )[rng.choice(3, p=[0.5, 0.4, 0.1])]
+        prompt = 10 ** rng.uniform(1.5, 3.5) if i % 3 else 0.0
+        largest = int(rng.choice([16, 32, 64, 128, 256]))
+        replica = ContinuousReplica(iteration, output, float(prompt), largest)
+        goal = _continuous_goal(rng, replica, i)
+        found.append(ServingConstraint(replica, goal, 1, largest))
+        rates[i] = rng.uniform(0.3, 40) * 0.7 * machine(replica).capacity_per_s
+    machine.cache_clear()
+    return found, rates
+
+
+def _continuous_goal(
+    rng: np.random.Generator, replica: ContinuousReplica, number: int
+) -> LatencyGoal:
+    step_s = replica.iteration.fixed_s + replica.iteration.per_request_s
+    first_s = step_s + replica.iteration.per_prompt_token_s * replica.prompt_tokens
+    first = float(rng.uniform(2, 20)) * first_s
+    token = float(rng.uniform(1.1, 2.5)) * step_s
+    whole = float(rng.uniform(5, 20)) * replica.output.mean * step_s
+    level = 0.99 if number % 2 else 0.95
+    return (
+        LatencyGoal(level, first_token_s=first),
+        LatencyGoal(level, output_token_s=token),
+        LatencyGoal(level, latency_s=whole),
+        LatencyGoal(level, first_token_s=first, output_token_s=token),
+    )[number % 4]
+
+
+def measure_continuous(count: int) -> dict[str, float]:
+    """Figures of continuous batching: one answer, one lambda1*, one sizing, a fleet."""
+    constraints, rates = continuous_services(count)
+    alone = constraints[: min(EVALUATIONS, count)]
+    model = ContinuousModel()
+    limits, answers, sizes = [], [], []
+    for one, rate in zip(alone, rates, strict=False):
+        assert isinstance(one.replica, ContinuousReplica)
+        point = OperatingPoint(one.replica, 0.7 * machine(one.replica).capacity_per_s)
+        answers.append(cpu_s(partial(model.sojourn, point, (0.5, 0.95, 0.99))))
+        limits.append(cpu_s(partial(model.max_rate, one.replica, one.goal)))
+        sizes.append(cpu_s(partial(sizing.size, model, one, float(rate))))
+    machine.cache_clear()
+    found: list[fleet.Fleet] = []
+    cold_s = cpu_s(lambda: found.append(fleet.fleet(constraints)))
+    return {
+        "continuous evaluation": float(np.median(answers)),
+        "continuous lambda1*, cold": float(np.median(limits)),
+        "continuous lambda1*, cold, P95": float(np.quantile(limits, 0.95)),
+        "size one continuous service, cold": float(np.median(sizes)),
+        f"size {count} continuous, cold": cold_s,
+        "continuous per second, cold": count / cold_s,
+        f"size {count} continuous, warm": median_s(lambda: found[0].size(rates), 20),
+    }
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    start = process_time()
+    work()
+    return process_time() - start
 
 
 def median_s(work: Callable[[], object], repeats: int) -> float:
@@ -127,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--services", type=int, default=10_000)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     chosen = parser.parse_args(arguments)
-    found = measure(chosen.services)
+    found = measure(chosen.services) | measure_continuous(chosen.services)
     if chosen.json:
         print(json.dumps(found))
         return

@@ -49,7 +49,7 @@ class AtOnce:
         """
         raise NeedsTime(point, probabilities)
 
-    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+    def max_rate(self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0) -> ReplicaRate:
         """The model's, where only the load limits it.
 
         Raises:
@@ -57,4 +57,4 @@ class AtOnce:
         """
         if asks_latency(goal) or goal.max_blocking < 1:
             raise NeedsTime(replica, goal)
-        return self.model.max_rate(replica, goal)
+        return self.model.max_rate(replica, goal, dispersion)

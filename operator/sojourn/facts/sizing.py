@@ -20,6 +20,7 @@ class ServingConstraint:
         largest_batch: declared most.
         kv_batch: B_KV, requests that fit in KV memory at the design length; None is unlimited.
         objective: which batch of the feasible interval is run.
+        dispersion: I, index of dispersion of one replica's arrivals; 1 is Poisson.
     """
 
     replica: Replica
@@ -28,6 +29,7 @@ class ServingConstraint:
     largest_batch: int = 256
     kv_batch: int | None = None
     objective: Objective = Objective.MAX_BATCH
+    dispersion: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -77,29 +77,37 @@ class ExactModel:
             return _every_nth(point, probabilities)
         return _evened(point, probabilities)
 
-    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+    def max_rate(self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0) -> ReplicaRate:
         """Rate lambda1* of one replica under random splitting, the safe answer; cached."""
-        return _max_rate(dynamic(replica), goal, self.precise)
+        peaks = max(1.0, float(domain.non_negative("index of dispersion", dispersion)))
+        return _max_rate(dynamic(replica), goal, peaks, self.precise)
 
 
 @lru_cache(maxsize=65_536)
-def _max_rate(replica: DynamicReplica, goal: LatencyGoal, precise: bool) -> ReplicaRate:
+def _max_rate(
+    replica: DynamicReplica, goal: LatencyGoal, dispersion: float, precise: bool
+) -> ReplicaRate:
     limit = load_limit_per_s(replica.service, replica.max_batch, goal)
     may_lose = replica.queue_capacity is not None and goal.max_blocking < 1
     if not (max_rate.asks_latency(goal) or may_lose):
         return ReplicaRate(limit, "Utilisation", 0.0, reachable=True)
-    read = None if precise else _read_rate(replica, goal)
+    read = None if precise else _read_rate(replica, goal, dispersion)
     if read is not None:
         return read
 
     def at(rate_per_s: float) -> max_rate.Excess:
-        point = OperatingPoint(replica, rate_per_s)
-        return max_rate.excess(one_replica(point, (goal.probability,)), goal)
+        return max_rate.excess(_bursty(replica, rate_per_s, dispersion, goal.probability), goal)
 
     return max_rate.largest_rate(at, limit)
 
 
-def _read_rate(replica: DynamicReplica, goal: LatencyGoal) -> ReplicaRate | None:
+def _bursty(replica: DynamicReplica, rate_per_s: float, dispersion: float, level: float) -> Sojourn:
+    """One replica's answer at arrivals of that dispersion."""
+    answer = one_replica(OperatingPoint(replica, rate_per_s), (level,))
+    return burstiness.with_bursts(answer, replica, rate_per_s, dispersion)
+
+
+def _read_rate(replica: DynamicReplica, goal: LatencyGoal, dispersion: float) -> ReplicaRate | None:
     """Rate lambda1* by the table, each reading checked exactly; None where it does not settle.
 
     A reading whose exact percentile is off rescales the goal the table is asked with; what is
@@ -112,8 +120,8 @@ def _read_rate(replica: DynamicReplica, goal: LatencyGoal) -> ReplicaRate | None
         found = _look_up(replica, goal, asked_s)
         if found is None or not found.rate_per_s > 0:
             break
-        point = OperatingPoint(replica, found.rate_per_s)
-        seconds = one_replica(point, (goal.probability,)).latency.quantile_s(goal.probability)
+        answer = _bursty(replica, found.rate_per_s, dispersion, goal.probability)
+        seconds = answer.latency.quantile_s(goal.probability)
         if seconds <= goal.latency_s:
             if best is None or found.rate_per_s > best.rate_per_s:
                 best = found

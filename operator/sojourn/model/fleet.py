@@ -1,7 +1,8 @@
 """Sizing of many services at once: arrays in, arrays out.
 
 ``fleet`` solves what no rate changes (cold: thousands of services a second where the dimensionless
-table covers them, one by one elsewhere); ``Fleet.size`` is then arithmetic on arrays.
+table or the draft of continuous batching covers them, one by one elsewhere); ``Fleet.size`` is then
+arithmetic on arrays.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from sojourn.facts.declaration import Objective, TailRule
 from sojourn.facts.replica import DynamicReplica
 from sojourn.facts.service_time import LinearServiceTime
 from sojourn.facts.sizing import ServingConstraint
-from sojourn.model import choose, dimensionless, domain, sizing, tabled
+from sojourn.model import choose, dimensionless, domain, drafted, sizing, tabled
 from sojourn.model.domain import BoolArray, FloatArray
-from sojourn.model.sizing import ROUNDING_SLACK
+from sojourn.model.stability import ROUNDING_SLACK
 
 _NODES = np.array(dimensionless.BATCHES, dtype=float)
 
@@ -90,37 +91,68 @@ class Fleet:
 def fleet(constraints: Sequence[ServingConstraint], tail_rule: TailRule = TailRule.EXACT) -> Fleet:
     """The services with everything solved that does not depend on their rates.
 
-    The table answers where it covers a service; its percentile is read with a margin of
-    ``tabled.MARGIN``, so replicas are the exact model's or, next to a step, one more.
+    The table and the draft answer where they cover a service; their percentiles are read with a
+    margin (``tabled.MARGIN``, ``drafted.MARGIN``), so replicas are the model's or, next to a step,
+    one more. What the draft finds unreachable is asked of the whole model.
     """
     services = tuple(constraints)
-    fast = np.array([_tabled(one) and tail_rule is TailRule.EXACT for one in services], dtype=bool)
-    width = _NODES.size + 2
-    batches = np.ones((len(services), width))
-    rates, from_rates = np.zeros((2, len(services), width))
-    reachable = np.ones(len(services), dtype=bool)
-    floor_s = np.zeros(len(services))
+    exact = tail_rule is TailRule.EXACT
+    fast = np.array([exact and _tabled(one) for one in services], dtype=bool)
+    drafted_ = np.array([drafted.covers(one) for one in services], dtype=bool)
+    solved = _Solved(len(services), _NODES.size + 2)
     if fast.any():
-        found = _by_table([one for one, quick in zip(services, fast, strict=True) if quick])
-        batches[fast], rates[fast], reachable[fast], floor_s[fast] = found
-    slow = np.flatnonzero(~fast | np.isnan(rates).any(axis=1))
-    if slow.size:
-        tables = [
-            sizing.capacity(choose.model_for(services[i].replica, tail_rule), services[i])
-            for i in slow
-        ]
-        width = max(width, *(one.batches.size for one in tables))
-        batches, rates, from_rates = (
-            np.pad(values, ((0, 0), (0, width - values.shape[1])), mode="edge")
-            for values in (batches, rates, from_rates)
-        )
-        for i, one in zip(slow, tables, strict=True):
-            pad = (0, width - one.batches.size)
-            batches[i] = np.pad(one.batches, pad, mode="edge")
-            rates[i] = np.pad(one.rates_per_s, pad, mode="edge")
-            from_rates[i] = np.pad(one.from_per_s, pad, mode="edge")
-            reachable[i], floor_s[i] = not one.by_load_only, one.floor_s
-    return Fleet(services, batches, rates, from_rates, reachable, floor_s)
+        solved.put(np.flatnonzero(fast), *_by_table([services[i] for i in np.flatnonzero(fast)]))
+    if drafted_.any():
+        rows = np.flatnonzero(drafted_)
+        some = [services[i] for i in rows]
+        found = drafted.answers(some, [sizing.bounds(one)[:2] for one in some])
+        solved.put(rows, found.batches, found.rates_per_s, found.reachable, found.floor_s)
+    slow = ~(fast | drafted_) | np.isnan(solved.rates).any(axis=1)
+    for i in np.flatnonzero(slow):
+        one = sizing.capacity(choose.model_for(services[i].replica, tail_rule), services[i])
+        solved.put_one(int(i), one)
+    return Fleet(
+        services, solved.batches, solved.rates, solved.from_rates, solved.reachable, solved.floor_s
+    )
+
+
+class _Solved:
+    """The arrays of a fleet while they fill; wider when a service has more candidates."""
+
+    def __init__(self, count: int, width: int) -> None:
+        self.batches = np.ones((count, width))
+        self.rates, self.from_rates = np.zeros((2, count, width))
+        self.reachable = np.ones(count, dtype=bool)
+        self.floor_s = np.zeros(count)
+
+    def put(
+        self,
+        rows: npt.NDArray[np.int64],
+        batches: FloatArray,
+        rates: FloatArray,
+        reachable: BoolArray,
+        floor_s: FloatArray,
+    ) -> None:
+        """Some services' candidates, repeated to the width of all."""
+        pad = ((0, 0), (0, self.batches.shape[1] - batches.shape[1]))
+        self.batches[rows] = np.pad(batches, pad, mode="edge")
+        self.rates[rows] = np.pad(rates, pad, mode="edge")
+        self.reachable[rows], self.floor_s[rows] = reachable, floor_s
+
+    def put_one(self, row: int, one: sizing.Capacity) -> None:
+        """A service solved alone."""
+        missing = one.batches.size - self.batches.shape[1]
+        if missing > 0:
+            wider = ((0, 0), (0, missing))
+            self.batches, self.rates, self.from_rates = (
+                np.pad(values, wider, mode="edge")
+                for values in (self.batches, self.rates, self.from_rates)
+            )
+        pad = (0, max(0, -missing))
+        self.batches[row] = np.pad(one.batches, pad, mode="edge")
+        self.rates[row] = np.pad(one.rates_per_s, pad, mode="edge")
+        self.from_rates[row] = np.pad(one.from_per_s, pad, mode="edge")
+        self.reachable[row], self.floor_s[row] = not one.by_load_only, one.floor_s
 
 
 def _tabled(constraint: ServingConstraint) -> bool:
@@ -131,6 +163,7 @@ def _tabled(constraint: ServingConstraint) -> bool:
         and replica.queue_capacity is None
         and goal.first_token_s is None
         and goal.output_token_s is None
+        and constraint.dispersion == 1
         and tabled.available() is not None
     )
 
@@ -163,8 +196,7 @@ def _numbers(one: ServingConstraint) -> tuple[float, ...]:
     assert isinstance(replica, DynamicReplica)
     law = replica.service
     assert isinstance(law, LinearServiceTime)
-    kv = one.largest_batch if one.kv_batch is None else one.kv_batch
-    high = max(1, min(one.largest_batch, kv))
+    low, high, _ = sizing.bounds(one)
     return (
         law.fixed_s,
         law.per_request_s,
@@ -172,7 +204,7 @@ def _numbers(one: ServingConstraint) -> tuple[float, ...]:
         replica.max_wait_s,
         np.inf if goal.latency_s is None else goal.latency_s,
         goal.max_utilisation,
-        min(max(1, one.smallest_batch), high),
+        low,
         high,
         goal.probability,
     )
@@ -209,6 +241,10 @@ def _chosen(table: Fleet, share: FloatArray, low: FloatArray, high: FloatArray) 
         if one.objective is Objective.MIN_LATENCY:
             model = choose.model_for(one.replica)
             batch[i] = sizing.least_latency_batch(
-                model, one.replica, float(share[i]), (int(low[i]), int(high[i]))
+                model,
+                one.replica,
+                float(share[i]),
+                (int(low[i]), int(high[i])),
+                one.dispersion,
             )
     return batch

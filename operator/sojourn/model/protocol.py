@@ -35,8 +35,13 @@ class QueueModel(Protocol):
         """
         ...
 
-    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+    def max_rate(self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0) -> ReplicaRate:
         """Largest rate one replica takes within a goal, lambda1*.
+
+        Args:
+            replica: one of them.
+            goal: SLO and limits of load and loss.
+            dispersion: I, index of dispersion of its arrivals; 1 is Poisson.
 
         A goal without any latency is one division: the rate at which the load is
         ``goal.max_utilisation``.

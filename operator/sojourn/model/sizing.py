@@ -21,9 +21,7 @@ from sojourn.facts.sizing import ServingConstraint, Sizing
 from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
 from sojourn.model.domain import FloatArray, non_negative
 from sojourn.model.protocol import QueueModel
-
-# A rate this close (relative) above a whole number of replicas is that number.
-ROUNDING_SLACK = 1e-9
+from sojourn.model.stability import ROUNDING_SLACK
 
 # Intervals shorter than this are scanned batch by batch; in longer ones candidates are a third to a
 # half apart, and the edges are refined.
@@ -90,7 +88,7 @@ def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) ->
 @lru_cache(maxsize=_CACHED)
 def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
     """The rates one replica takes at each candidate batch, solved once per constraint."""
-    low, high, memory_binds = _bounds(constraint)
+    low, high, memory_binds = bounds(constraint)
     batches = candidates(low, high)
     answers = [_answer(model, constraint, b) for b in batches]
     floor_s = min(answer.floor_s for answer in answers)
@@ -153,7 +151,9 @@ def _sized(
     low, below = _edge(model, asked, share, table, int(serves[0]), -1)
     high, above = _edge(model, asked, share, table, int(serves[-1]), +1)
     if constraint.objective is Objective.MIN_LATENCY:
-        batch = least_latency_batch(model, constraint.replica, share, (low, high))
+        batch = least_latency_batch(
+            model, constraint.replica, share, (low, high), constraint.dispersion
+        )
     else:
         batch = high
     return Sizing(
@@ -173,7 +173,7 @@ def _sized(
 @lru_cache(maxsize=_CACHED)
 def _bound_by_load(model: QueueModel, constraint: ServingConstraint) -> ReplicaRate | None:
     """The largest batch's answer, if there the load limit binds and no other batch takes more."""
-    low, high, _ = _bounds(constraint)
+    low, high, _ = bounds(constraint)
     top = _answer(model, constraint, high)
     if top.binding != "Utilisation" or top.from_rate_per_s > 0 or not top.reachable:
         return None
@@ -190,7 +190,7 @@ def _sized_by_load(
     No other batch can then take more, because none has a larger rate at the load limit. None where
     that is not so, or where the intermediate batches matter.
     """
-    low, high, memory_binds = _bounds(constraint)
+    low, high, memory_binds = bounds(constraint)
     if constraint.objective is Objective.MIN_LATENCY:
         return None
     top = _bound_by_load(model, constraint)
@@ -226,7 +226,7 @@ def _likely_serves(
     between candidates: asking the model about every batch a changing rate points at would cost a
     tick more than the answer is worth.
     """
-    low, high, _ = _bounds(constraint)
+    low, high, _ = bounds(constraint)
     grid = candidates(low, high)
     above = grid[bisect_left(grid, batch)]
     below = grid[max(0, bisect_left(grid, batch) - 1)] if above > batch else above
@@ -290,12 +290,17 @@ def _edge(
 
 
 def least_latency_batch(
-    model: QueueModel, replica: Replica, share_per_s: float, interval: tuple[int, int]
+    model: QueueModel,
+    replica: Replica,
+    share_per_s: float,
+    interval: tuple[int, int],
+    dispersion: float = 1.0,
 ) -> int:
     """B* = argmin E[T] over the candidates of the interval, the smallest of equals (S5)."""
 
     def mean_s(batch: int) -> float:
-        point = OperatingPoint(replace(replica, max_batch=batch), share_per_s)
+        one = replace(replica, max_batch=batch)
+        point = OperatingPoint(one, share_per_s, dispersion=dispersion)
         return model.sojourn(point, ()).latency.mean_s
 
     known = {batch: mean_s(batch) for batch in candidates(*interval)}
@@ -342,15 +347,20 @@ def _refined_at_best(
 
 
 def _answer(model: QueueModel, constraint: ServingConstraint, batch: int) -> ReplicaRate:
-    return _max_rate(model, replace(constraint.replica, max_batch=batch), constraint.goal)
+    replica = replace(constraint.replica, max_batch=batch)
+    return max_rate(model, replica, constraint.goal, constraint.dispersion)
 
 
 @lru_cache(maxsize=8 * _CACHED)
-def _max_rate(model: QueueModel, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
-    return model.max_rate(replica, goal)
+def max_rate(
+    model: QueueModel, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0
+) -> ReplicaRate:
+    """The model's lambda1*, which nothing that a tick changes moves: solved once, for all."""
+    return model.max_rate(replica, goal, dispersion)
 
 
-def _bounds(constraint: ServingConstraint) -> tuple[int, int, bool]:
+def bounds(constraint: ServingConstraint) -> tuple[int, int, bool]:
+    """Least and largest max batch, and whether KV memory, not the declaration, is the latter."""
     kv = constraint.kv_batch
     memory_binds = kv is not None and kv < constraint.largest_batch
     high = max(1, constraint.largest_batch if kv is None else min(constraint.largest_batch, kv))

@@ -78,8 +78,13 @@ class SurrogateModel:
         std_s = surrogate.latency_std_s(rate_per_s, batch, law)
         return float(surrogate.gaussian_quantile_s(mean_s, std_s, level))
 
-    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
-        """lambda1* of the surrogate."""
+    def max_rate(
+        self,
+        replica: Replica,
+        goal: LatencyGoal,
+        dispersion: float = 1.0,  # noqa: ARG002
+    ) -> ReplicaRate:
+        """lambda1* of the surrogate, which knows Poisson arrivals only."""
         one = dynamic(replica)
         limit = load_limit_per_s(one.service, one.max_batch, goal)
         if not max_rate.asks_latency(goal):

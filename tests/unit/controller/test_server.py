@@ -239,8 +239,8 @@ class Held:
         assert self.released.wait(10)
         return ExactModel().sojourn(point, probabilities)
 
-    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
-        return ExactModel().max_rate(replica, goal)
+    def max_rate(self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0) -> ReplicaRate:
+        return ExactModel().max_rate(replica, goal, dispersion)
 
 
 @pytest.mark.asyncio

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from sojourn.facts.declaration import Objective, TailRule
-from sojourn.facts.replica import DynamicReplica, OperatingPoint
-from sojourn.facts.service_time import LinearServiceTime
+from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint
+from sojourn.facts.service_time import IterationTime, LinearServiceTime, TokenLengths
 from sojourn.facts.sizing import ServingConstraint
 from sojourn.facts.sojourn import LatencyGoal
 from sojourn.model import fleet, sizing, tabled
+from sojourn.model.continuous import ContinuousModel
 from sojourn.model.exact_model import ExactModel
 from sojourn.model.surrogate_model import SurrogateModel
 
@@ -33,6 +34,60 @@ def services(count: int, seed: int) -> list[ServingConstraint]:
         largest = int(rng.choice([8, 16, 48, 128]))
         found.append(ServingConstraint(DynamicReplica(law, 1, wait_s), goal, 1, largest))
     return found
+
+
+def continuous(count: int, seed: int) -> list[ServingConstraint]:
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(count):
+        step_s = 10 ** rng.uniform(-2.3, -1.4)
+        iteration = IterationTime(step_s, step_s * 10 ** rng.uniform(-3.5, -1.7), step_s / 800)
+        mean = float(rng.uniform(30, 400))
+        output = TokenLengths(mean, float(rng.uniform(0.4, 1.5)), "lognormal")
+        replica = ContinuousReplica(
+            iteration,
+            output if i % 3 else TokenLengths(mean, law="geometric"),
+            float(rng.uniform(0, 1500)) if i % 4 else 0.0,
+            256,
+        )
+        first_s = step_s + iteration.per_prompt_token_s * replica.prompt_tokens
+        goal = LatencyGoal(
+            first_token_s=first_s * float(rng.uniform(4, 20)),
+            output_token_s=step_s * float(rng.uniform(1.3, 3)) if i % 2 else None,
+        )
+        largest = int(rng.choice([12, 32, 100, 256]))
+        found.append(ServingConstraint(replica, goal, 1, largest))
+    return found
+
+
+@pytest.mark.slow
+def test_fleet_sizes_continuous_services_as_one_by_one() -> None:
+    constraints = continuous(16, 4)
+    rates = np.geomspace(0.2, 500, 16)
+    together = fleet.fleet(constraints).size(rates)
+    for i, one in enumerate(constraints):
+        alone = sizing.size(ContinuousModel(), one, float(rates[i]))
+        assert together.reachable[i] == alone.reachable
+        assert abs(together.replicas[i] - alone.replicas) <= max(1, 0.1 * alone.replicas)
+        assert together.batch[i] == pytest.approx(alone.batch, rel=0.2)
+
+
+def test_a_fleet_of_both_kinds_answers_each_as_alone() -> None:
+    mixed = [*services(4, 1), *continuous(4, 1)]
+    together, rates = fleet.fleet(mixed), np.linspace(1, 50, 8)
+    for i, one in enumerate(mixed):
+        alone = fleet.fleet([one]).size(rates[[i]])
+        assert together.size(rates).replicas[i] == alone.replicas[0]
+
+
+def test_what_the_draft_cannot_reach_is_asked_of_the_whole_model() -> None:
+    one = continuous(2, 7)[1]
+    assert isinstance(one.replica, ContinuousReplica)
+    floor_s = one.replica.iteration.fixed_s + one.replica.iteration.per_request_s
+    goal = LatencyGoal(output_token_s=0.99 * floor_s)
+    found = fleet.fleet([replace(one, goal=goal)])
+    assert not found.reachable[0] and found.floor_s[0] > goal.output_token_s
+    assert found.size([5.0]).replicas[0] >= 1
 
 
 def test_table_covers_the_common_case() -> None:

@@ -25,10 +25,10 @@ from sojourn.model.domain import FloatArray
 
 # Growth of the batch by a surplus of arrivals fades near saturation; fitted by the reference
 # method on simulations, see the accuracy table in docs/explanation/continuous-batching.md.
-_GROWTH = 0.5
+GROWTH = 0.5
 
 # Probability of finding every place taken at which the linear response is no longer trusted.
-_RARELY_FULL = 0.02
+RARELY_FULL = 0.02
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _totals_s(
     surplus[full] = entering_sd[:, None] * full_z
     # No fewer prompts than none.
     np.maximum(surplus, -mean[:, :, None], out=surplus)
-    calm = min(1.0, _GROWTH * max(0.0, 1 - stream.rate_per_s / machine.capacity_per_s))
+    calm = min(1.0, GROWTH * max(0.0, 1 - stream.rate_per_s / machine.capacity_per_s))
     shared = np.minimum(1.0, machine.output.mean / machine.output.tokens) * calm
     surplus *= (machine.prompt_s + later * machine.per_request_s / 2 * shared)[:, None]
     surplus += (later * step_s + machine.prompt_s * mean)[:, :, None]
@@ -231,7 +231,7 @@ def _aligned(
     """
     first, averages = start
     total_s, shares, z_weights = laws
-    trust = math.exp(-((people.full / _RARELY_FULL) ** 2))
+    trust = math.exp(-((people.full / RARELY_FULL) ** 2))
     if trust < 0.01 or stream.pooled > 1:
         return total_s
     output = machine.output

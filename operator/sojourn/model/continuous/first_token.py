@@ -17,7 +17,7 @@ from sojourn.model.domain import FloatArray
 _LEAST_WEIGHT = 1e-9
 
 # Share of a cluster that passes the limit together; fitted as in ``population``.
-_OVERSHOOT = 0.25
+OVERSHOOT = 0.25
 
 
 # Classes of the number found: equal probability, finer in the upper tail, where P99 comes from.
@@ -147,7 +147,7 @@ def _queue_waits(
     """
     edges = _WAIT_EDGES
     ahead = people.waiting.quantiles((edges[1:] + edges[:-1]) / 2) + 1
-    ahead = ahead + _OVERSHOOT * max(0.0, people.burst - 1)
+    ahead = ahead + OVERSHOOT * max(0.0, people.burst - 1)
     rate = machine.capacity_per_s * stream.pooled
     prompts = machine.prompt_s * machine.capacity_per_s
     lifetimes = ahead / (machine.max_batch * stream.pooled)

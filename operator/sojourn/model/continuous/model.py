@@ -48,9 +48,11 @@ class ContinuousModel:
             domain.fraction("percentile", probabilities)
         return _answer(point, tuple(float(level) for level in probabilities))
 
-    def max_rate(self, replica: Replica, goal: LatencyGoal) -> ReplicaRate:
+    def max_rate(self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0) -> ReplicaRate:
         """lambda1* of one replica under random splitting, the safe answer."""
-        return _max_rate(_continuous(replica), goal)
+        return _max_rate(
+            _continuous(replica), goal, float(domain.positive("dispersion", dispersion))
+        )
 
 
 def _continuous(replica: Replica) -> ContinuousReplica:
@@ -60,24 +62,26 @@ def _continuous(replica: Replica) -> ContinuousReplica:
 
 
 @lru_cache(maxsize=_CACHED_ANSWERS)
-def _max_rate(replica: ContinuousReplica, goal: LatencyGoal) -> ReplicaRate:
+def _max_rate(replica: ContinuousReplica, goal: LatencyGoal, dispersion: float) -> ReplicaRate:
     limit_per_s = machine(replica).capacity_per_s * goal.max_utilisation
     may_lose = replica.queue_capacity is not None and goal.max_blocking < 1
     if not (max_rate.asks_latency(goal) or may_lose):
         return ReplicaRate(limit_per_s, "Utilisation", 0.0, reachable=True)
 
     return max_rate.largest_rate(
-        lambda rate: _excess(replica, rate, goal), limit_per_s, only_rises=True
+        lambda rate: _excess(replica, Arrivals(rate, dispersion), goal),
+        limit_per_s,
+        only_rises=True,
     )
 
 
-def _excess(replica: ContinuousReplica, rate_per_s: float, goal: LatencyGoal) -> max_rate.Excess:
+def _excess(replica: ContinuousReplica, stream: Arrivals, goal: LatencyGoal) -> max_rate.Excess:
     """How far one replica is over the goal at a positive rate: only what the goal asks for."""
     engine, levels = machine(replica), (goal.probability,)
-    unbounded = engine.places is None and rate_per_s / engine.capacity_per_s >= _UNSTABLE
+    unbounded = engine.places is None and stream.rate_per_s / engine.capacity_per_s >= _UNSTABLE
     if unbounded or _is_prompts_only(replica):
-        return max_rate.excess(_solve(OperatingPoint(replica, rate_per_s), levels), goal)
-    stream = Arrivals(rate_per_s)
+        point = OperatingPoint(replica, stream.rate_per_s, dispersion=stream.dispersion)
+        return max_rate.excess(_solve(point, levels), goal)
     people = population(engine, stream)
     asked = max_rate.limits_s(goal)
     values_s: dict[str, float] = {}

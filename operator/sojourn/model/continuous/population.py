@@ -25,12 +25,12 @@ from sojourn.model.domain import FloatArray
 
 # Share of the clusters' excess dispersion that shows in P(wait), for geometric outputs and what
 # fixed ones add; fitted to our own simulations of 16 prompt-heavy and fixed-length cases.
-_GEOMETRIC_AT_LIMIT = 0.1
-_LONGER_AT_LIMIT = 0.17
+GEOMETRIC_AT_LIMIT = 0.1
+LONGER_AT_LIMIT = 0.17
 
 _OVERLOAD_FADES = 0.05
-_TURNS_FORGET = 2.0
-_QUEUE_SLOWER = 8
+TURNS_FORGET = 2.0
+QUEUE_SLOWER = 8
 
 # More states than this are summed in strides: 1000 replicas of batch 4096 have four million.
 _MOST_STATES = 8192
@@ -179,7 +179,7 @@ def _at_limit(machine: Machine, burst: float, thinning: float) -> float:
     """
     if burst < 1:
         return burst * min(1.0, max(thinning, 0.05)) ** 2
-    share = _GEOMETRIC_AT_LIMIT + _LONGER_AT_LIMIT * (2 * machine.output.overlap - 1)
+    share = GEOMETRIC_AT_LIMIT + LONGER_AT_LIMIT * (2 * machine.output.overlap - 1)
     return 1 + max(0.0, share) * (burst - 1)
 
 
@@ -193,12 +193,12 @@ def _queue_scv(machine: Machine, load: float) -> float:
     if scv <= 1:
         return machine.departure_scv
     turns = 1 / (machine.max_batch * max((1 - load) ** 2, 1e-6))
-    return machine.departure_scv / scv * departures_scv(scv, turns / _QUEUE_SLOWER)
+    return machine.departure_scv / scv * departures_scv(scv, turns / QUEUE_SLOWER)
 
 
 def departures_scv(scv: float, turns: float) -> float:
     """Index of dispersion of a full batch's departures over ``turns`` lifetimes of a request."""
-    fading = max(0.0, 1 - turns) if scv < 1 else math.exp(-turns / _TURNS_FORGET)
+    fading = max(0.0, 1 - turns) if scv < 1 else math.exp(-turns / TURNS_FORGET)
     return scv + (1 - scv) * fading
 
 

@@ -19,7 +19,7 @@ from sojourn.model.continuous.machine import Machine
 from sojourn.model.domain import FloatArray
 
 # With fewer prompts in a step's budget than this, bursts spread over several steps.
-_TIGHT_BUDGET = 8.0
+TIGHT_BUDGET = 8.0
 _RESIDUALS = 8
 _NORMAL_FROM = 60.0
 _RAREST = 1e-8
@@ -45,7 +45,7 @@ def is_tight(machine: Machine, stream: Arrivals) -> bool:
         return False
     mean = stream.rate_per_s * machine.full_step_s
     regular = stream.turns > 1 and mean < _NORMAL_FROM / 4
-    return regular or machine.prompts_per_budget < _TIGHT_BUDGET
+    return regular or machine.prompts_per_budget < TIGHT_BUDGET
 
 
 def own_steps(machine: Machine) -> int:
