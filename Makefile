@@ -71,6 +71,7 @@ bench-tick: setup ## a tick of thousands of services, by phase
 
 bench-admission: setup ## admission latency through a real API server
 	$(BIN)/python -m benchmarks.admission
+	$(BIN)/python -m benchmarks.admission_in_tick
 
 build: setup ## wheel and source distribution into dist/
 	$(BIN)/python -m hatchling build

@@ -27,6 +27,7 @@ from sojourn.controller.loop import Loop
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Registry
 from sojourn.controller.review import Reviewer
+from sojourn.controller.server import SWITCH_S
 from sojourn.controller.settings import Settings, own_name, own_namespace
 from sojourn.controller.tick import Corridor
 from sojourn.errors import ClusterUnavailable
@@ -257,8 +258,7 @@ async def main(settings: Settings, kubeconfig: Path | None) -> None:
     Raises:
         ClusterUnavailable: the cluster cannot be reached, or rights are missing.
     """
-    # Models compute in threads; an admission request waits this long for the interpreter, not 5 ms.
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(SWITCH_S)
     collect_seldom()
     kube = await Kube.connect(str(kubeconfig) if kubeconfig else None)
     with tempfile.TemporaryDirectory(prefix="sojourn-") as folder:

@@ -40,6 +40,11 @@ SHOWN_CAUSES = 16
 WORKERS = 2
 """Threads that solve: they take turns at one interpreter, so more would only keep the event loop
 from its turn. Two, so that one long search does not hold up all others."""
+SWITCH_S = 1e-4
+"""How long the event loop waits for a thread that computes, a tick or a solution, to give up the
+interpreter. One request takes it some eight times: at Python's 5 ms, and at 0.5 ms still, 200
+requests/s are not answered while a tick lasts; at 0.1 ms each takes 3 ms
+(``python -m benchmarks.admission_in_tick``)."""
 KEPT_S = 120.0
 """Longer than the API server keeps an idle connection (90 s): whoever closes it first decides
 whether a request may be lost on its way, and only the client can know."""
