@@ -231,6 +231,7 @@ class Operator:
             policy=self.settings.policy(),
             gpus=names.gpus(),
             metrics=self.metrics,
+            identity=f"{self.namespace}/{self.settings.lease.name}",
         )
 
     def _lease_settings(self) -> LeaseSettings:

@@ -45,6 +45,7 @@ class Entry:
     checked: tuple[Serving, object, tuple[Finding, ...]] | None = None
     watched_generation: int = 0
     fingerprint: tuple[object, ...] = ()
+    rival: tuple[str, float] | None = None
     deleting: bool = False
 
 
@@ -83,6 +84,7 @@ class Registry:
         entry.created_at = str((body.get("metadata") or {}).get("creationTimestamp") or "")
         entry.deleting = bool((body.get("metadata") or {}).get("deletionTimestamp"))
         entry.status = entry.status or body.get("status") or {}
+        entry.rival = _rival(entry, body.get("status") or {}, now_s) or entry.rival
         fingerprint = _fingerprint(body)
         if entry.fingerprint == fingerprint:
             return False
@@ -218,6 +220,20 @@ def read(body: Mapping[str, Any]) -> tuple[Declaration | None, tuple[Finding, ..
             Finding(Reason.INVALID_OBJECT, Verdict.REJECT, where, f"{where} {text}")
             for where, text in exc.problems
         )
+
+
+def _rival(entry: Entry, status: Mapping[str, Any], now_s: float) -> tuple[str, float] | None:
+    """Another installation that wrote a status after ours; None when this one is not."""
+    ours, other = entry.status.get("controller"), status.get("controller")
+    if not ours or not other or ours == other:
+        return None
+    # RFC 3339 in UTC sorts as text: what was written before ours is a predecessor's.
+    later = _decided_at(status) > _decided_at(entry.status)
+    return (str(other), now_s) if later else None
+
+
+def _decided_at(status: Mapping[str, Any]) -> str:
+    return str((status.get("lastDecision") or {}).get("at") or "")
 
 
 def _ref(body: Mapping[str, Any]) -> ObjectRef:

@@ -22,11 +22,12 @@ from sojourn.controller.registry import Entry, Key, Registry
 from sojourn.decide import admission, bypass, calibration, planning, sharing
 from sojourn.decide.capacity import Serving
 from sojourn.decide.proposal import Proposal
-from sojourn.facts.finding import Finding
+from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.gpu import Gpu
 from sojourn.facts.plan import Plan
 from sojourn.facts.policy import Policy
 from sojourn.facts.reading import Known
+from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Observation, Situation, TargetState
 from sojourn.observe.gather import Gatherer
 from sojourn.observe.quiet_collector import collector_paused
@@ -43,9 +44,18 @@ LEARN_EVERY = 20
 """Ticks between two calibrations: a line through hundreds of pairs moves slowly."""
 
 
+RIVAL_S = 1200.0
+"""Another installation that has written no status for so long has stopped: heartbeats come each 6
+minutes at most."""
+
+
 @dataclass(frozen=True)
 class Corridor:
-    """Everything a tick walks through."""
+    """Everything a tick walks through.
+
+    Attributes:
+        identity: namespace and lease of this installation, written into each status.
+    """
 
     registry: Registry
     gatherer: Gatherer
@@ -53,6 +63,7 @@ class Corridor:
     policy: Policy
     gpus: tuple[Gpu, ...]
     metrics: OwnMetrics
+    identity: str = ""
 
     async def tick(self, now_s: float) -> list[Applied]:
         """Walk once through observe, decide and act for every service."""
@@ -154,6 +165,8 @@ class Corridor:
         # What was bypassed, or admitted by an older release, is still checked and reported.
         if situation.may_begin or entry.serving.begun:
             found = (*found, *self._checked(entry, entry.serving, owners, seen))
+        if entry.rival is not None and situation.now_s - entry.rival[1] < RIVAL_S:
+            found = (*found, rivalry(entry.rival[0]))
         plan = planning.plan(situation, entry.serving, self.policy, found)
         reason = situation.service.declaration.bypass
         return bypass.told(plan, reason, found, known=_has(entry, bypass.CONDITION))
@@ -177,6 +190,8 @@ class Corridor:
             return None
         now = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         fresh = status_api.status(plan, entry.status, now)
+        if self.identity:
+            fresh = {"controller": self.identity, **fresh}
         name = "/".join(entry.ref.key)
         return fresh if status_api.changed_materially(entry.status, fresh, name) else None
 
@@ -186,6 +201,15 @@ class Corridor:
         entry.rate_per_s = rate.value if isinstance(rate, Known) else None
         if done.status is not None:
             entry.status = done.status
+
+
+def rivalry(other: str) -> Finding:
+    """Two installations decide on one object: each undoes what the other does."""
+    text = (
+        f"the Sojourn of {other} decides on this object too: give each installation its own "
+        "scope.namespaces"
+    )
+    return Finding(Reason.MULTIPLE_CONTROLLERS, Verdict.WARN, "status.controller", text)
 
 
 def _has(entry: Entry, condition: str) -> bool:

@@ -190,6 +190,9 @@ def _conflict(outcome: Outcome) -> Condition:
     if owners:
         text = f"the target is also scaled by {', '.join(owners)}"
         return Condition("Conflict", True, Reason.TARGET_CONFLICT, text)
+    rivals = [f for f in outcome.findings if f.reason is Reason.MULTIPLE_CONTROLLERS]
+    if rivals:
+        return Condition("Conflict", True, Reason.MULTIPLE_CONTROLLERS, rivals[0].message)
     reverts = len(outcome.situation.past.reverted_at_s)
     if reverts >= REVERTS_TOLD:
         who = target.replicas_manager if isinstance(target, TargetState) else ""

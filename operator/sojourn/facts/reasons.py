@@ -100,6 +100,7 @@ class Reason(StrEnum):
     FIT_REFUSED = "FitRefused"
     NO_CONFLICT = "NoConflict"
     EXTERNAL_WRITER = "ExternalWriter"
+    MULTIPLE_CONTROLLERS = "MultipleControllers"
     UNLIMITED = "Unlimited"
 
 
@@ -187,6 +188,7 @@ MEANING: dict[Reason, str] = {
     Reason.FIT_REFUSED: "No line can be fitted: batches do not vary, or a time is negative.",
     Reason.NO_CONFLICT: "Nobody else scales the target.",
     Reason.EXTERNAL_WRITER: "Somebody else keeps setting the replicas back; the message says who.",
+    Reason.MULTIPLE_CONTROLLERS: "Another installation of Sojourn decides on the same object.",
     Reason.UNLIMITED: "No limit changed the decision.",
 }
 """One line for people on each reason; docs/reference/reasons.md is made of it."""

@@ -6,7 +6,11 @@ from typing import Any
 
 from sojourn.catalogue import Catalogue
 from sojourn.controller.registry import Registry
+from sojourn.controller.tick import rivalry
+from sojourn.decide import planning
+from sojourn.facts.policy import Policy
 from sojourn.facts.reasons import Reason
+from tests.unit.decide.builders import autoscaled, situation
 
 NOW_S = 1000.0
 
@@ -134,3 +138,40 @@ def test_a_full_list_forgets_what_it_does_not_hold() -> None:
     one = registry(body("a"), body("b", uid="u2"))
     one.keep_only({("prod", "a")})
     assert [entry.ref.name for entry in one.entries()] == ["a"]
+
+
+def status(controller: str, at: str) -> dict[str, Any]:
+    return {"controller": controller, "lastDecision": {"at": at}}
+
+
+def rival_after(ours: dict[str, Any], seen: dict[str, Any]) -> tuple[str, float] | None:
+    one = registry(body())
+    entry = one.get(("prod", "chat"))
+    assert entry is not None
+    entry.status = ours
+    one.put({**body(), "status": seen}, NOW_S + 5)
+    return entry.rival
+
+
+def test_another_installation_is_one_that_writes_after_us() -> None:
+    """FC-084."""
+    ours, at = "op-a/sojourn", "2026-09-21T00:00:10Z"
+    later, earlier = "2026-09-21T00:00:12Z", "2026-09-21T00:00:08Z"
+    assert rival_after(status(ours, at), status("op-b/sojourn", later)) == (
+        "op-b/sojourn",
+        NOW_S + 5,
+    )
+    assert rival_after(status(ours, at), status("op-b/sojourn", earlier)) is None, "predecessor"
+    assert rival_after(status(ours, at), status(ours, later)) is None, "another process of ours"
+    assert rival_after({}, status("op-b/sojourn", later)) is None, "nothing written yet"
+    assert rival_after(status(ours, at), {"lastDecision": {"at": later}}) is None, "older release"
+
+
+def test_two_installations_are_told_on_the_object_and_each_goes_on() -> None:
+    """FC-084: both see the other, so both say it."""
+    one = autoscaled()
+    done = planning.plan(situation(one, 4000, 1), one, Policy(), (rivalry("op-b/sojourn"),))
+    (conflict,) = [c for c in done.conditions if c.type == "Conflict"]
+    assert (conflict.status, conflict.reason) == (True, Reason.MULTIPLE_CONTROLLERS)
+    assert "op-b/sojourn" in conflict.message
+    assert done.write_replicas

@@ -189,6 +189,10 @@ class FindingStatus(Part):
 class InferenceServiceStatus(Part):
     """What the operator saw, decided and did."""
 
+    controller: ShortText | None = Field(
+        None,
+        description="Namespace and lease of the installation that wrote this status.",
+    )
     observed_generation: Count | None = Field(
         None, description="Generation of the spec that was last decided on."
     )
