@@ -167,11 +167,11 @@ def _impatient(case: _Case) -> str | None:
 
 
 def _over_budget(case: _Case) -> str | None:
-    past = case.situation.past
-    changed = past.batch_changed_at_s
-    if changed is None or case.situation.now_s - changed >= case.policy.batch_interval_s:
+    # What this process remembers, and what the target shows of those before it.
+    known = (case.situation.past.batch_changed_at_s, case.target.batch_written_at_s)
+    ago = min((case.situation.now_s - at_s for at_s in known if at_s is not None), default=None)
+    if ago is None or ago >= case.policy.batch_interval_s:
         return None
-    ago = case.situation.now_s - changed
     return f"last changed {ago:.0f} s ago, at most once in {case.policy.batch_interval_s:g} s"
 
 

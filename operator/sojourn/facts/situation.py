@@ -91,6 +91,7 @@ class TargetState:
         engine_version: from the container's image tag; None if the tag has none.
         flags: what the container says about the engine: (role, value, source).
         replicas_manager: who, other than us, last owned the replicas; empty when nobody does.
+        batch_written_at_s: when any process of ours last wrote max batch; None if none did.
         engine_pods: serving pods, where max batch is changed without a restart; else empty.
         quota_unknown: why the namespace's quotas cannot be read; empty when they can.
         batch_templates: paths below ``spec`` of the pod templates that refer to the variable.
@@ -113,6 +114,7 @@ class TargetState:
     engine_version: str | None = None
     flags: tuple[tuple[str, str, str], ...] = ()
     replicas_manager: str = ""
+    batch_written_at_s: float | None = None
     engine_pods: tuple[EnginePod, ...] = ()
     quota_unknown: str = ""
     finishing_until_s: float | None = None

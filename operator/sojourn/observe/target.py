@@ -60,6 +60,7 @@ def state_of(
         engine_version=facts.version,
         flags=facts.flags,
         replicas_manager=workload.replicas_manager,
+        batch_written_at_s=workload.batch_written_at_s,
         engine_pods=_engine_pods(declaration, serving),
         batch_templates=facts.templates,
     )

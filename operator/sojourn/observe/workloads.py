@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sojourn.observe.bodies import Body, Identity, condition, devices_of, identity_of
+from sojourn.observe.bodies import Body, Identity, condition, devices_of, identity_of, unix_s
 from sojourn.observe.selectors import Labels, pod_labels_of, selector_of
 
 OUR_SCALE_MANAGER = "sojourn-scale"
 """Field manager under which ``act`` writes replicas."""
+
+OUR_BATCH_MANAGER = "sojourn-batch"
+"""Field manager under which ``act`` writes max batch."""
 
 GROUPS = "LeaderWorkerSet"
 """The kind whose replica is a group of pods: a leader and its workers."""
@@ -55,6 +58,7 @@ class Workload:
         rollout_manual: why a new template does not roll out by itself; empty when it does.
         priority_class: of its pods; empty without one.
         replicas_manager: who, other than us, last owned the replicas.
+        batch_written_at_s: when max batch was last written by us, whichever process; None if never.
         selector: labels by which it finds its pods.
         pod_labels: labels of the pods it makes.
         memo: answers derived from this version of the object.
@@ -70,6 +74,7 @@ class Workload:
     rollout_manual: str = ""
     priority_class: str = ""
     replicas_manager: str = ""
+    batch_written_at_s: float | None = None
     selector: Labels = frozenset()
     pod_labels: Labels = frozenset()
     memo: dict[object, Any] = field(default_factory=dict, compare=False)
@@ -119,6 +124,7 @@ def workload(kind: str, body: Body) -> Workload:
         rollout_manual=_manual(identity_of(kind, body), spec),
         priority_class=str(_pod_spec(kind, spec).get("priorityClassName") or ""),
         replicas_manager=_replicas_manager(metadata),
+        batch_written_at_s=_batch_written_at_s(metadata),
         selector=selector_of(own),
         pod_labels=pod_labels_of(own),
     )
@@ -186,6 +192,14 @@ def _replicas_manager(metadata: Body) -> str:
         if "f:replicas" in owned and entry.get("manager") != OUR_SCALE_MANAGER:
             return sys.intern(str(entry.get("manager") or ""))
     return ""
+
+
+def _batch_written_at_s(metadata: Body) -> float | None:
+    """Time of our field manager's entry: it changes with the value and outlives every process."""
+    for entry in metadata.get("managedFields") or ():
+        if entry.get("manager") == OUR_BATCH_MANAGER:
+            return unix_s(entry.get("time"))
+    return None
 
 
 def _unavailable(kind: str, spec: Body, replicas: int) -> int:

@@ -50,6 +50,7 @@ def test_a_larger_batch_that_saves_replicas_is_rolled_out_once_it_was_wanted_lon
             "the scale changed less than 60 s ago",
         ),
         ({"past": replace(PATIENT, batch_changed_at_s=NOW_S - 900)}, "last changed 900 s ago"),
+        ({"target": {"batch_written_at_s": NOW_S - 700}}, "last changed 700 s ago"),
         ({"target": {"rollout_unavailable": 2}}, "set the strategy's maxUnavailable to 0"),
         ({"scaling": {"batch_policy": BatchPolicy.FIXED}}, "maxBatchPolicy is Fixed"),
         ({"wish": replace(WISH, replicas_saved=0)}, "no replica saved"),
