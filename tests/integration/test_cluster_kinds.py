@@ -27,6 +27,8 @@ from sojourn.facts.declaration import (
 from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import WATCHED, ClusterState
 from tests.controlplane.plane import ControlPlane
+from tests.integration.operators import Operators
+from tests.waiting import eventually
 
 T = TypeVar("T")
 CRD = Path(__file__).parents[1] / "data" / "leaderworkerset_crd.yaml"
@@ -91,17 +93,50 @@ def listed(control_plane: ControlPlane) -> ClusterState:
 
 
 @pytest.fixture
-def groups(control_plane: ControlPlane, namespace: str) -> Iterator[Callable[[], Any]]:
-    control_plane.kubectl("apply", "-f", str(CRD), check=True)
-    control_plane.kubectl("wait", "--for=condition=Established", "-f", str(CRD), check=True)
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", input=GROUPS, check=True)
-    yield lambda: control_plane.get("leaderworkersets", "deep", "-n", namespace)
+def install(control_plane: ControlPlane, namespace: str) -> Iterator[Callable[[], Any]]:
+    """Installs the kind and an object of it when called; what it answers reads the object."""
+
+    def installed() -> Callable[[], Any]:
+        control_plane.kubectl("apply", "-f", str(CRD), check=True)
+        control_plane.kubectl("wait", "--for=condition=Established", "-f", str(CRD), check=True)
+        control_plane.kubectl("apply", "-n", namespace, "-f", "-", input=GROUPS, check=True)
+        return lambda: control_plane.get("leaderworkersets", "deep", "-n", namespace)
+
+    yield installed
     control_plane.kubectl("delete", "-f", str(CRD), check=True)
 
 
-def test_a_leader_worker_set_is_listed_scaled_and_given_a_max_batch(
-    control_plane: ControlPlane, namespace: str, groups: Callable[[], Any]
+def test_an_operator_that_runs_already_scales_groups_under_its_shipped_rights(
+    control_plane: ControlPlane, namespace: str, install: Callable[[], Any]
 ) -> None:
+    body = {
+        "apiVersion": "serving.sojourn.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "deep"},
+        "spec": {
+            "model": {"name": "meta-llama/Llama-3.1-70B-Instruct"},
+            "gpu": {"type": "H100", "tensorParallel": 8, "pipelineParallel": 2},
+            "slo": {"latency": "30s"},
+            "scaleTargetRef": {
+                "apiVersion": TARGET.api_version,
+                "kind": TARGET.kind,
+                "name": TARGET.name,
+            },
+            "scaling": {"minReplicas": 3, "maxReplicas": 4},
+        },
+    }
+    with Operators(control_plane) as operators:
+        groups = install()
+        answer = operators.create(namespace, body)
+        assert answer.returncode == 0, answer.stderr
+        # No metric is known, and the floor holds all the same.
+        eventually(lambda: groups()["spec"]["replicas"] == 3, 60.0, "the floor is written")
+
+
+def test_a_leader_worker_set_is_listed_scaled_and_given_a_max_batch(
+    control_plane: ControlPlane, namespace: str, install: Callable[[], Any]
+) -> None:
+    groups = install()
     declared = service(namespace)
     cluster = listed(control_plane)
     state = cluster.target_state(declared)

@@ -73,7 +73,8 @@ def test_a_scale_down_goes_on_in_a_full_pool() -> None:
     assert plan.write_replicas
 
 
-def test_fc070_memory_of_a_shared_card_is_not_judged_as_ones_own() -> None:
+def test_memory_of_a_shared_card_is_not_judged_as_ones_own() -> None:
+    """FC-070."""
     assert condition(planned(FULL), "MemoryFits").reason is not Reason.GPU_SHARED
     shared = condition(planned(replace(FULL, shared=True)), "MemoryFits")
     assert (shared.status, shared.reason) == (None, Reason.GPU_SHARED)

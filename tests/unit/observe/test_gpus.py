@@ -129,9 +129,8 @@ def test_nothing_is_claimed_before_the_nodes_are_listed_or_where_some_pods_are_n
     assert partly.gpu_room(service, partly.pods_of(service)) is None
 
 
-def test_fc071_slices_of_the_mixed_strategy_are_counted_by_profile_and_whole_cards_are_not() -> (
-    None
-):
+def test_mixed_slices_are_counted_by_profile_and_whole_cards_beside_them_are_not() -> None:
+    """FC-071."""
     offers = {"nvidia.com/gpu": "2", "nvidia.com/mig-1g.10gb": "6", "nvidia.com/mig-2g.20gb": "4"}
     cluster = with_nodes(node("a", {**A100, "nvidia.com/mig.strategy": "mixed"}, offers))
     assert room(cluster, "A100-80GB-MIG-2g.20gb").fits == 4
@@ -181,7 +180,8 @@ SLICED = {"nvidia.com/gpu.replicas": "12", "nvidia.com/gpu.sharing-strategy": "t
     ],
     ids=["time-slicing", "renamed", "gke"],
 )
-def test_fc070_a_shared_card_is_one_card(labels: dict[str, str], offers: str) -> None:
+def test_a_shared_card_is_one_card(labels: dict[str, str], offers: str) -> None:
+    """FC-070."""
     cluster = with_nodes(node("a", labels, {offers: "12"}))
     found = room(cluster, "A100-80GB")
     assert (found.total, found.fits, found.shared) == (1, 1, True)

@@ -86,7 +86,8 @@ def state(cluster: ClusterState) -> TargetState:
     return found
 
 
-def test_fc072_a_replica_is_a_group_and_asks_for_the_gpus_of_all_its_pods() -> None:
+def test_a_replica_is_a_group_and_asks_for_the_gpus_of_all_its_pods() -> None:
+    """FC-072."""
     cluster = with_groups(2, size=4)
     found = state(cluster)
     assert (found.spec_replicas, found.ready_replicas, found.pods_pending) == (2, 2, 0)
@@ -131,6 +132,13 @@ def test_a_group_is_as_young_as_its_last_pod_and_as_blocked_as_any() -> None:
     assert state(cluster).blocked == "Unschedulable: no"
 
 
+def test_pods_that_stand_for_replicas_are_as_many_as_the_scale_says() -> None:
+    """FC-073."""
+    body = lws(3, size=4)
+    cluster = with_groups(3, size=4)
+    assert len(cluster.pods_of(CHAT).live) == body["status"]["replicas"] == 3
+
+
 def test_only_leaders_are_asked_for_metrics_and_their_names_are_not_ambiguous() -> None:
     pods = with_groups().pods_of(CHAT)
     assert sorted(one.name for one in pods.live) == ["chat-0", "chat-1"]
@@ -145,7 +153,8 @@ def test_of_a_group_that_went_the_leader_alone_is_remembered() -> None:
     assert cluster.pods_of(CHAT).departed == ("chat-1",)
 
 
-def test_fc065_a_larger_group_needs_more_of_the_quota_at_once() -> None:
+def test_a_larger_group_needs_more_of_the_quota_at_once() -> None:
+    """FC-065."""
     cluster = with_groups(1, size=2)
     body = {
         "metadata": metadata("gpus", "team-a", "ResourceQuota"),
