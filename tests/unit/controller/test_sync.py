@@ -72,7 +72,7 @@ def test_a_cluster_without_a_group_has_none_of_its_objects(tmp_path: Path, absen
 
 
 def test_forbidden_nodes_stop_nothing_and_nothing_is_claimed_of_gpus(tmp_path: Path) -> None:
-    """FC-064."""
+    """FC-063: nodes that may not be listed."""
     api = FakeApi(every_list(), forbidden={"/api/v1/nodes"})
     complete, cluster = synced(api, tmp_path)
     assert complete
