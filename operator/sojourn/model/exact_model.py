@@ -18,6 +18,7 @@ from sojourn.model import (
     even_split,
     max_rate,
     routing,
+    routing_loss,
     service_time,
     shared_queue,
     tabled,
@@ -28,8 +29,9 @@ from sojourn.model.stability import STABLE_BELOW
 from sojourn.model.surrogate_model import dynamic, load_limit_per_s
 
 # Least loaded, B = 1: share of 1 / c by which it falls short of one queue; from simulations of 2 to
-# 6 servers at load 0.5 and 0.8, where it was 0.2 to 0.3.
+# 6 servers at load 0.5 and 0.8, where it was 0.2 to 0.3, and at 0.9 and 0.93, where it was 0.1.
 _NOT_POOLED = 0.25
+_NOT_LEVEL = 1.25
 
 # Readings of the table tried before lambda1* is searched from scratch, how close to the goal is
 # close enough, and the factor that keeps the next reading on the safe side.
@@ -37,8 +39,10 @@ _READINGS = 4
 _CLOSE = 0.97
 _SAFE = 0.995
 
-# Below this loss under random splitting, round robin's queue bound is next to never felt.
+# Below this loss the bound of a queue hardly cuts the percentiles of those it lets in, at a load
+# that an unbounded queue bears.
 _RARELY_LOST = 0.02
+_OPEN_BELOW = 0.98
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,9 @@ class ExactModel:
             return one_replica(point, probabilities)
         if point.routing is Routing.SHARED_QUEUE:
             return _one_queue(point, probabilities)
-        if point.routing is Routing.ROUND_ROBIN and _is_plain(point):
-            return _every_nth(point, probabilities)
+        if _is_plain(point):
+            by_turns = point.routing is Routing.ROUND_ROBIN
+            return (_every_nth if by_turns else _pooled)(point, probabilities)
         return _evened(point, probabilities)
 
     def max_rate(self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0) -> ReplicaRate:
@@ -201,56 +206,71 @@ def _is_plain(point: OperatingPoint) -> bool:
 def _every_nth(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
     """Round robin of single requests: a GI/G/1 queue, exactly, but for a bound rarely felt."""
     base = one_replica(point, ())
-    if base.blocking > _RARELY_LOST:
+    if routing_loss.blocking(point, base.blocking) > _RARELY_LOST:
         return _evened(point, probabilities)
-    notes: tuple[str, ...] = ()
-    if base.blocking > 0:
-        notes = (f"{point.routing}: blocking is that of random splitting, an upper bound",)
     scv = dynamic(point.replica).service.scv
     rate = point.rate_per_s / point.replicas
     found = even_split.waits(rate, base.service_s, scv, point.replicas, probabilities)
     mean_s = found.mean_wait_s + base.service_s
-    return replace(
+    answer = replace(
         base,
         latency=Latency(mean_s, tuple(zip(probabilities, found.quantiles_s, strict=True))),
         queue_wait_s=found.mean_wait_s,
         in_system=base.throughput_per_s * mean_s,
-        warnings=base.warnings + notes,
     )
+    return routing_loss.with_loss(answer, point, base.blocking)
 
 
 def _pooled(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
     """Least loaded before single servers: nearly one queue, a quarter of 1 / c towards random."""
-    random = one_replica(point, probabilities)
-    if dynamic(point.replica).queue_capacity is not None:
+    bound = one_replica(point, ()).blocking
+    if routing_loss.blocking(point, bound) > _RARELY_LOST:
         return _evened(point, probabilities)
-    pooled = shared_queue.one_by_one(point, probabilities)
-    weight = _NOT_POOLED / point.replicas
+    unbounded = _unbounded(point)
+    random = one_replica(unbounded, probabilities)
+    pooled = shared_queue.one_by_one(unbounded, probabilities)
+    # Near load 1 the replicas are level: what is lost against one queue stays, all else grows.
+    weight = min(_NOT_POOLED, _NOT_LEVEL * (1 - random.utilisation)) / point.replicas
     both = zip(pooled.latency.quantiles_s, random.latency.quantiles_s, strict=True)
     quantiles = tuple((q, low + weight * (high - low)) for (q, low), (_, high) in both)
     wait_s = pooled.queue_wait_s + weight * (random.queue_wait_s - pooled.queue_wait_s)
     mean_s = wait_s + pooled.service_s
     note = f"{point.routing}: percentiles interpolated, may be 6 % off"
-    return replace(
+    answer = replace(
         random,
         latency=Latency(mean_s, quantiles),
         queue_wait_s=wait_s,
         in_system=random.throughput_per_s * mean_s,
         warnings=(*random.warnings, note),
     )
+    return routing_loss.with_loss(answer, point, bound)
 
 
 def _evened(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
-    """Round robin and least loaded: between random splitting and even arrivals."""
+    """Round robin and least loaded: between random splitting and even arrivals.
+
+    Random splitting runs into a finite queue far more often, which cuts its percentiles: where the
+    routing hardly does, those of an unbounded queue are taken.
+    """
+    bound, asked = 0.0, point
+    if dynamic(point.replica).queue_capacity is not None:
+        alone = one_replica(point, ())
+        bound = alone.blocking
+        if alone.utilisation < _OPEN_BELOW and routing_loss.blocking(point, bound) < _RARELY_LOST:
+            asked = _unbounded(point)
     levels = routing.mean_levels()
-    both = one_replica(point, (*probabilities, *levels))
+    both = one_replica(asked, (*probabilities, *levels))
     known = both.latency.quantiles_s
     wanted = len(tuple(probabilities))
     random = replace(both, latency=Latency(both.latency.mean_s, known[:wanted]))
     if point.rate_per_s == 0 or not math.isfinite(both.latency.mean_s):
         return random
     grid = replace(both, latency=Latency(both.latency.mean_s, known[wanted:]))
-    return routing.interpolated(point, random, grid)
+    return routing_loss.with_loss(routing.corrected(asked, random, grid), point, bound)
+
+
+def _unbounded(point: OperatingPoint) -> OperatingPoint:
+    return replace(point, replica=replace(dynamic(point.replica), queue_capacity=None))
 
 
 def _with_room(replica: DynamicReplica) -> tuple[DynamicReplica, tuple[str, ...]]:

@@ -17,7 +17,7 @@ ROWS = [
 
 
 def quick(row: dict[str, Any]) -> bool:
-    return row["system"] != "dynamic-batching" or row["inputs"]["cv2"] == 0
+    return bool(row["system"] != "dynamic-batching" or row["inputs"]["cv2"] == 0)
 
 
 def audit(row: dict[str, Any]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sojourn.facts.replica import DynamicReplica, OperatingPoint, Routing
 from sojourn.facts.service_time import LinearServiceTime
-from sojourn.model import erlang, even_split
+from sojourn.model import erlang, even_split, routing_fit
 from sojourn.model.exact_model import ExactModel
 from tests.unit.model import reference
 
@@ -124,3 +126,41 @@ def test_round_robin_of_exponential_times_over_many_replicas_is_near_d_m_1() -> 
         sigma = math.exp(-(1 - sigma) / 0.8)
     found = even_split.waits(0.8, 1.0, 1.0, 400, (0.5,))
     assert found.mean_wait_s == pytest.approx(sigma / (1 - sigma), rel=1e-2)
+
+
+@pytest.mark.parametrize(("name", "most"), [("jsq", 0.03), ("roundrobin", 0.015)])
+def test_typical_p99_of_batches_is_near_rows_on_which_nothing_was_fitted(
+    name: str, most: float
+) -> None:
+    errors = []
+    for row in FLEETS:
+        inputs = row["inputs"]
+        if inputs["routing"] == name and inputs["bmax"] > 1 and inputs["cv2"] <= 0.1:
+            answer = ExactModel().sojourn(point_of(inputs), (0.99,))
+            errors.append(abs(answer.latency.quantile_s(0.99) / row["simulated"]["p99"] - 1))
+    assert len(errors) >= 12
+    assert np.median(errors) < most
+
+
+def test_a_fleet_unlike_the_simulated_ones_is_not_corrected_and_says_how_far_it_may_be_off() -> (
+    None
+):
+    known = OperatingPoint(GPT3, 0.7 * 16 / 0.058 * 4, 4, Routing.LEAST_LOADED)
+    varied = DynamicReplica(LinearServiceTime(0.050, 0.0005, 0.9), max_batch=16)
+    assert routing_fit.covers(known)
+    assert not routing_fit.covers(replace(known, replica=varied))
+    assert not routing_fit.covers(replace(known, replicas=400, rate_per_s=100 * known.rate_per_s))
+    assert "may be 7 % off" in ExactModel().sojourn(known, (0.99,)).warnings[0]
+    unlike = ExactModel().sojourn(replace(known, replica=varied), (0.99,))
+    assert "may be 14 % off" in unlike.warnings[0]
+
+
+def test_a_correction_fades_with_the_distance_from_the_simulated_fleets() -> None:
+    shape = routing_fit.Shape(0.06, 3.0, 0.9, (0.09, 0.12), (0.08, 0.11), 3.0)
+    point = OperatingPoint(GPT3, 600.0, 4, Routing.LEAST_LOADED)
+    features = routing_fit.features(point, shape)
+    near = routing_fit.correction(Routing.LEAST_LOADED, features, (0.5, 0.99))
+    far = routing_fit.correction(Routing.LEAST_LOADED, features + 1000.0, (0.5, 0.99))
+    assert near.near > 0.5 and near.quantiles[0] != 1.0
+    assert (far.mean, far.quantiles) == (1.0, (1.0, 1.0))
+    assert far.near == pytest.approx(0.0, abs=1e-9)
