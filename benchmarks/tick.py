@@ -66,25 +66,18 @@ class Timed(Corridor):
 
 @dataclass(frozen=True)
 class Measured:
-    """One tick: CPU seconds by phase, and what was written."""
+    """One tick: CPU seconds by phase, and how much was written."""
 
     seconds: dict[str, float]
-    applied: list[Applied]
+    statuses: int
+    scaled: int
 
     @property
     def total_s(self) -> float:
         return sum(self.seconds.values())
 
-    @property
-    def statuses(self) -> int:
-        return sum(done.status is not None for done in self.applied)
 
-    @property
-    def scaled(self) -> int:
-        return sum(done.scaled for done in self.applied)
-
-
-async def one_tick(corridor: Timed, now_s: float) -> Measured:
+async def one_tick(corridor: Timed, now_s: float) -> tuple[dict[str, float], list[Applied]]:
     """What ``Corridor.tick`` does, with a clock between the phases."""
     corridor.rendering_s.clear()
     marks = [time.process_time()]
@@ -98,7 +91,7 @@ async def one_tick(corridor: Timed, now_s: float) -> Measured:
     gather_s, decide_s, rest_s = (end - begin for begin, end in pairwise(marks))
     render_s = sum(corridor.rendering_s)
     spent = (gather_s, decide_s, render_s, rest_s - render_s)
-    return Measured(dict(zip(PHASES, spent, strict=True)), applied)
+    return dict(zip(PHASES, spent, strict=True)), applied
 
 
 def read(services: int, kinds: int, names: Catalogue) -> Registry:
@@ -139,7 +132,7 @@ async def run(options: argparse.Namespace, urls: tuple[str, str], loads: servers
     gc.collect()
     gc.freeze()  # as the operator does once the first lists are complete
     source = PrometheusSource(PrometheusSettings(urls[0], timeout_s=60))
-    kube = Kube(client.ApiClient(client.Configuration(host=urls[1])), timeout_s=60)
+    kube = Kube(client.Configuration(host=urls[1]), timeout_s=60)
     corridor = Timed(
         registry, Gatherer(cluster, source, SCRAPE), Executor(kube, lambda: True, "benchmark"),
         Policy(), names.gpus(), OwnMetrics(),
@@ -150,8 +143,11 @@ async def run(options: argparse.Namespace, urls: tuple[str, str], loads: servers
     for number in range(options.ticks):
         now_s = START_S + number * TICK_S
         loads.ask((fleet.loads(), now_s))
-        measured.append(await one_tick(corridor, now_s))
-        scale(fleet, cluster, measured[-1].applied)
+        seconds, applied = await one_tick(corridor, now_s)
+        statuses = sum(done.status is not None for done in applied)
+        scaled = sum(done.scaled for done in applied)
+        measured.append(Measured(seconds, statuses, scaled))
+        scale(fleet, cluster, applied)
         show(number, measured[-1], sum(fleet.running.values()))
     tell(measured)
     source.close()

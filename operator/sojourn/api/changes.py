@@ -1,72 +1,124 @@
-"""Whether a new status is worth a write: facts at once, drifting numbers seldom, time not at all.
+"""What of a new status is worth a write: facts at once, the rest once it has lasted, time never.
 
-Steady services must cost nothing: a rate measured every tick is never twice the same, so numbers
-count only when they have moved, and figures inside messages do not count at all. What is left
-unwritten is brought up to date by the next write, at the latest by the heartbeat.
+Steady services must cost nothing: a rate measured every tick is never twice the same, and a need
+between 5 and 6 replicas is now the one, now the other. So numbers count only when they have moved,
+a wish that changed nothing only when it stays, and figures inside messages not at all. What is
+left unwritten is brought up to date by the next write, at the latest by the heartbeat.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from enum import Enum
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
 from sojourn.errors import UnitError
+from sojourn.facts.reasons import Reason
 from sojourn.units import parse_duration_s, parse_quantity
 
 HEARTBEAT_S = 300.0
-"""A status older than this is written though nothing changed: it proves that decisions go on."""
+"""A status this old is written though nothing changed: it proves that decisions go on."""
 
-HEARTBEAT_SPREAD_S = 60
-"""Heartbeats of many services are spread over this, so that they do not come in one tick."""
+LASTING_S = 60.0
+"""What passes by within a minute, such as a need that noise brings, is not told."""
 
-SETTLED_S = 60.0
-"""Numbers that drifted by ``DRIFT`` are written when the status is at least this old."""
+DRIFT = 0.10
+"""A rate that moved by this much is told once that has lasted: noise of 5 % never moves so far."""
 
-DRIFT = 0.05
 JUMP = 0.5
-"""Numbers that moved by half are written at once."""
+"""A rate that moved by half is told at once, any other number once that has lasted."""
+
+SIGNIFICANCE, WINDOW_S = 3.0, 60.0
+"""Standard errors that two rates must differ by: 3 and 6 requests a minute are the same load."""
+
+
+class Change(IntEnum):
+    """How urgent a difference is."""
+
+    NOTHING = 0
+    LASTING = 1
+    """Written once it has lasted ``LASTING_S``."""
+    FACT = 2
+    """Written at once."""
+
 
 _TIMES = re.compile(r"^(rate\.at|.*\.lastTransitionTime|lastDecision\.at)$")
 _NOISE = re.compile(r"^littlesLaw\.")
 _NUMBERS = re.compile(
-    r"^(rate\.value|utilizationPercent|latency\..*|limits\.(?!binding).*|lastDecision\.raw\.maxBatch)$"
+    r"^(utilizationPercent|latency\..*|limits\.(?!binding).*|lastDecision\.raw\..*)$"
 )
+_WISHES = re.compile(
+    r"^(regime|limits\.binding|limitedBy|lastDecision\.(row|limitedBy.*)"
+    r"|conditions\[ScalingActive\]\.reason)$"
+)
+_LIMITED = "conditions[ScalingLimited]."
+_PASSING = frozenset(map(str, (Reason.UNLIMITED, Reason.STABILIZATION, Reason.TOLERANCE)))
+"""Limits that hold a wish back for a while; the others are facts."""
+
 _PROSE = re.compile(r"^(.*\.message|effective\..*\.value)$")
 _FIGURES = re.compile(r"[0-9][0-9.,]*")
 
 
-def changed_materially(
-    previous: Mapping[str, Any] | None, new: Mapping[str, Any], spread: str = ""
-) -> bool:
-    """Whether ``new`` is to be written over ``previous``.
+def change(previous: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Change:
+    """The most urgent difference between the status written and a new one.
 
-    At once: a changed condition, decision, setting, source, finding or generation, or a number
-    that moved by half. After a minute: a number that drifted by 5 %. After 5 minutes: always.
-
-    Args:
-        spread: any text that differs between services, such as namespace/name; it delays the
-            heartbeat by up to a minute.
+    A fact is a changed condition, setting, source, finding or generation, and a rate that moved by
+    half. Lasting are a rate that moved by 10 %, another number that moved by half, and a wish that
+    led to nothing: its row, its clips and its words. O(leaves that differ).
     """
     if not previous:
-        return True
-    drift = 0.0
+        return Change.FACT
+    found = Change.NOTHING
+    passing = _limit(previous) in _PASSING and _limit(new) in _PASSING
     for path, old, fresh in _differences(previous, new):
-        weight = _weight(path)
-        if weight is _Weight.FACT or (weight is _Weight.PROSE and _words(old) != _words(fresh)):
-            return True
-        if weight is _Weight.NUMBER:
-            drift = max(drift, _drift(old, fresh))
-    age_s = _age_s(previous, new)
-    delay_s = zlib.crc32(spread.encode()) % HEARTBEAT_SPREAD_S if spread else 0
-    if not 0 <= age_s < HEARTBEAT_S + delay_s:
-        return True
-    return drift >= JUMP or (drift >= DRIFT and age_s >= SETTLED_S)
+        if path.startswith(_LIMITED) and passing:
+            found = max(found, Change.LASTING if path.endswith("status") else Change.NOTHING)
+        else:
+            found = max(found, _change(path, old, fresh))
+        if found is Change.FACT:
+            break
+    return found
+
+
+def age_s(previous: Mapping[str, Any], new: Mapping[str, Any]) -> float:
+    """Seconds between the two decisions; infinite when a time cannot be read or ran backwards."""
+    try:
+        before = datetime.fromisoformat(previous["lastDecision"]["at"])
+        after = datetime.fromisoformat(new["lastDecision"]["at"])
+        found = (after - before).total_seconds()
+    except (KeyError, TypeError, ValueError):
+        return math.inf
+    return found if found >= 0 else math.inf
+
+
+def moved(before_per_s: float, after_per_s: float) -> Change:
+    """How urgent a move of a rate is."""
+    gap = abs(after_per_s - before_per_s)
+    largest = max(before_per_s, after_per_s)
+    if not math.isfinite(gap):
+        return Change.FACT
+    if gap < DRIFT * largest:
+        return Change.NOTHING
+    if gap < SIGNIFICANCE * math.sqrt((before_per_s + after_per_s) / WINDOW_S):
+        return Change.NOTHING
+    return Change.FACT if gap >= JUMP * largest else Change.LASTING
+
+
+def words(text: Any) -> str:
+    """A message without its figures."""
+    return _FIGURES.sub("#", str(text))
+
+
+def _limit(status: Mapping[str, Any]) -> str | None:
+    conditions = status.get("conditions")
+    for one in conditions if isinstance(conditions, list) else ():
+        if isinstance(one, Mapping) and one.get("type") == "ScalingLimited":
+            return str(one.get("reason"))
+    return None
 
 
 def _differences(
@@ -106,39 +158,44 @@ def _name(item: Any, index: int) -> str:
     return f"{item['reason']} {item.get('field', '')}" if "reason" in item else str(index)
 
 
-class _Weight(Enum):
-    """What a difference in a leaf means."""
-
-    FACT = "written at once"
-    NUMBER = "written when it moved"
-    PROSE = "written when its words changed"
-    NOTHING = "never a reason to write"
-
-
 @lru_cache(maxsize=4096)  # the paths of one status are those of all
-def _weight(path: str) -> _Weight:
+def _kind(path: str) -> str:
+    """What a leaf is: time, number, wish, prose or fact."""
     if _TIMES.match(path) or _NOISE.match(path):
-        return _Weight.NOTHING
-    if _NUMBERS.match(path):
-        return _Weight.NUMBER
-    return _Weight.PROSE if _PROSE.match(path) else _Weight.FACT
+        return "time"
+    if path == "rate.value":
+        return "rate"
+    for kind, pattern in (("number", _NUMBERS), ("wish", _WISHES), ("prose", _PROSE)):
+        if pattern.match(path):
+            return kind
+    return "fact"
 
 
-def _words(text: Any) -> str:
-    """A message without its figures."""
-    return _FIGURES.sub("#", str(text))
+def _change(path: str, old: Any, fresh: Any) -> Change:
+    match _kind(path):
+        case "time":
+            return Change.NOTHING
+        case "rate":
+            before, after = _number(old), _number(fresh)
+            known = before is not None and after is not None
+            return moved(before or 0.0, after or 0.0) if known else Change.LASTING
+        case "number":
+            return Change.LASTING if _jumped(old, fresh) else Change.NOTHING
+        case "wish":
+            return Change.LASTING
+        case "prose":
+            if words(old) == words(fresh):
+                return Change.NOTHING
+            return Change.LASTING if path == "lastDecision.message" else Change.FACT
+    return Change.FACT
 
 
-def _drift(before: Any, after: Any) -> float:
-    """Relative change; a number that comes or goes counts as a drift, not as a jump."""
-    if before == after:
-        return 0.0
+def _jumped(before: Any, after: Any) -> bool:
+    """Moved by half, or came or went."""
     old, new = _number(before), _number(after)
-    if old is None or new is None:
-        return DRIFT
-    if not (math.isfinite(old) and math.isfinite(new)):
-        return JUMP
-    return abs(new - old) / max(abs(old), abs(new))
+    if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)):
+        return True
+    return abs(new - old) >= JUMP * max(abs(old), abs(new))
 
 
 def _number(value: Any) -> float | None:
@@ -148,13 +205,3 @@ def _number(value: Any) -> float | None:
         except UnitError:
             continue
     return math.inf if value == "unbounded" else None
-
-
-def _age_s(previous: Mapping[str, Any], new: Mapping[str, Any]) -> float:
-    """Seconds between the two decisions; infinite when either time cannot be read."""
-    try:
-        before = datetime.fromisoformat(previous["lastDecision"]["at"])
-        after = datetime.fromisoformat(new["lastDecision"]["at"])
-        return (after - before).total_seconds()
-    except (KeyError, TypeError, ValueError):
-        return math.inf

@@ -1,7 +1,7 @@
 """A Plan as the status people read: stable, under 8 kB, by the conventions of Kubernetes.
 
-``status`` renders, ``changed_materially`` says whether writing it is due. Fields without a value
-are left out, so that server-side apply removes them.
+Fields without a value are left out, so that server-side apply removes them. What of a new status
+is worth a write is said in ``changes``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sojourn.api.changes import changed_materially
 from sojourn.api.v1alpha1.status import MOST_CHANGES, MOST_EFFECTIVE, MOST_FINDINGS
 from sojourn.facts.finding import Finding
 from sojourn.facts.memory import MemoryAnswer
@@ -21,8 +20,6 @@ from sojourn.facts.reading import Known, Reading, Unknown
 from sojourn.facts.service import Effective
 from sojourn.facts.sojourn import Latency, Sojourn
 from sojourn.units import GIB, format_duration, format_quantity
-
-__all__ = ["MOST_BYTES", "changed_materially", "status"]
 
 MOST_BYTES = 8000
 """Of the status as JSON; etcd, watches and ``kubectl get -o yaml`` all carry it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sojourn import api
+from sojourn.controller.statuses import Shown
 from sojourn.decide import resolve
 from sojourn.decide.capacity import Serving
 from sojourn.decide.resolve import Names, Resolved
@@ -29,7 +30,12 @@ Key = tuple[str, str]
 
 @dataclass
 class Entry:
-    """One InferenceService with what earlier ticks left behind."""
+    """One InferenceService with what earlier ticks left behind.
+
+    Attributes:
+        shown: what this process wrote of it last; None when ``status`` is as it was read.
+        differs_since_s: since when something lasting is not in the status; None when nothing is.
+    """
 
     ref: ObjectRef
     past: Past
@@ -38,6 +44,8 @@ class Entry:
     resolved: Resolved | None = None
     serving: Serving | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
+    shown: Shown | None = None
+    differs_since_s: float | None = None
     rate_per_s: float | None = None
     calibration: Calibration | None = None
     ticks: int = 0

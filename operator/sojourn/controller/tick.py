@@ -10,15 +10,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sojourn.act.execute import Applied, Executor
-from sojourn.api import status as status_api
 from sojourn.controller import past as past_of
 from sojourn.controller.own_metrics import OwnMetrics
 from sojourn.controller.registry import Entry, Key, Registry
+from sojourn.controller.statuses import Statuses, shown
 from sojourn.decide import admission, bypass, calibration, planning, sharing
 from sojourn.decide.capacity import Serving
 from sojourn.decide.proposal import Proposal
@@ -63,6 +62,7 @@ class Corridor:
     policy: Policy
     gpus: tuple[Gpu, ...]
     metrics: OwnMetrics
+    statuses: Statuses = field(default_factory=Statuses)
     identity: str = ""
 
     async def tick(self, now_s: float) -> list[Applied]:
@@ -84,6 +84,7 @@ class Corridor:
     ) -> list[Applied]:
         """Write what the plans ask for and what of the statuses is due, and remember it."""
         by_key = {entry.ref.key: entry for entry in entries}
+        self.statuses.begin(len(entries), now_s)
         applied = await self.executor.apply(
             plans, lambda plan: self.status_of(by_key[plan.ref.key], plan, now_s), now_s
         )
@@ -186,21 +187,16 @@ class Corridor:
 
     def status_of(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
         """The status to write after a plan; None when nothing of it is due."""
-        if entry.deleting:
-            return None
-        now = datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        fresh = status_api.status(plan, entry.status, now)
-        if self.identity:
-            fresh = {"controller": self.identity, **fresh}
-        name = "/".join(entry.ref.key)
-        return fresh if status_api.changed_materially(entry.status, fresh, name) else None
+        due = None if entry.deleting else self.statuses.due(entry, plan, now_s)
+        return {"controller": self.identity, **due} if due and self.identity else due
 
     def _remember(self, entry: Entry, done: Applied, now_s: float) -> None:
         entry.past = past_of.after(entry.past, done, now_s)
         rate = done.plan.report.rate_per_s
         entry.rate_per_s = rate.value if isinstance(rate, Known) else None
         if done.status is not None:
-            entry.status = done.status
+            entry.status, entry.shown = done.status, shown(done.plan)
+            entry.differs_since_s = None
 
 
 def rivalry(other: str) -> Finding:

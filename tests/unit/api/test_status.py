@@ -1,4 +1,4 @@
-"""A Plan as a status, and when that status is worth a write."""
+"""A Plan as a status, and what of it is worth a write."""
 
 import json
 import math
@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sojourn.api.status import MOST_BYTES, changed_materially, status
+from sojourn.api.changes import HEARTBEAT_S, Change, age_s, change
+from sojourn.api.status import MOST_BYTES, status
 from sojourn.api.v1alpha1.status import InferenceServiceStatus
 from sojourn.facts.finding import Finding, Verdict
-from sojourn.facts.plan import Clip, Condition, Limits
+from sojourn.facts.plan import Clip, Condition, Limits, Setting
 from sojourn.facts.reading import Known, Unknown
 from sojourn.facts.reasons import Reason
 from tests.unit.api.plans import AT_S, CONDITIONS, NOW, decision, plan, predicted, report, steady
@@ -162,7 +163,8 @@ def test_a_change_decided_again_because_its_write_failed_is_one_change() -> None
 def test_a_previous_status_of_another_shape_is_no_obstacle() -> None:
     odd = {"history": "x", "conditions": [3, {"type": "Ready"}], "lastDecision": []}
     assert status(plan(), odd, NOW)["history"]
-    assert changed_materially(odd, status(plan(), odd, NOW))
+    assert change(odd, status(plan(), odd, NOW)) is Change.FACT
+    assert age_s(odd, status(plan(), odd, NOW)) == math.inf
 
 
 def long_plan(length: int) -> Any:
@@ -197,34 +199,35 @@ def test_one_long_message_is_cut_at_1_kB() -> None:
     assert shown["lastDecision"]["message"].endswith("…")
 
 
-def after(seconds: float, rate_per_s: float = 38.4, **changes: Any) -> bool:
-    """Whether a steady plan that much later is written."""
+def after(rate_per_s: float = 38.4, **changes: Any) -> Change:
+    """How urgent the next status is once a steady plan's was written."""
     first = status(steady(), None, NOW)
-    new = status(steady(AT_S + seconds, rate_per_s, **changes), first, LATER)
-    return changed_materially(first, new)
+    return change(first, status(steady(AT_S + 15, rate_per_s, **changes), first, LATER))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rate_per_s", "due"),
+    ("rate_per_s", "urgency"),
     [
-        pytest.param(15, 38.4, False, id="steady"),
-        pytest.param(285, 38.4, False, id="steady for nearly 5 minutes"),
-        pytest.param(300, 38.4, True, id="heartbeat"),
-        pytest.param(285, 39.5, False, id="3 percent never before the heartbeat"),
-        pytest.param(15, 42.0, False, id="9 percent not within a minute"),
-        pytest.param(75, 42.0, True, id="9 percent after a minute"),
-        pytest.param(15, 90.0, True, id="doubled at once"),
-        pytest.param(-3600, 38.4, True, id="clock set back"),
+        pytest.param(38.4, Change.NOTHING, id="steady"),
+        pytest.param(42.0, Change.NOTHING, id="9 percent, as noise of 5 percent brings"),
+        pytest.param(44.0, Change.LASTING, id="14 percent"),
+        pytest.param(90.0, Change.FACT, id="doubled"),
+        pytest.param(17.0, Change.FACT, id="halved"),
     ],
 )
-def test_numbers_are_written_when_they_moved(seconds: float, rate_per_s: float, due: bool) -> None:
-    assert after(seconds, rate_per_s) is due
+def test_a_rate_is_told_when_it_moved(rate_per_s: float, urgency: Change) -> None:
+    assert after(rate_per_s) is urgency
+
+
+def test_three_requests_a_minute_and_six_are_the_same_rate() -> None:
+    few = status(steady(rate_per_s=0.05), None, NOW)
+    assert change(few, status(steady(AT_S + 15, 0.1), few, LATER)) is Change.NOTHING
 
 
 def test_zero_and_unknown_are_written_at_once() -> None:
-    assert after(15, 0.0)
+    assert after(0.0) is Change.FACT
     blind = replace(report(), rate_per_s=Unknown(Reason.STALE_SERIES, "no sample in 300 s"))
-    assert after(15, report=blind)
+    assert after(report=blind) is Change.FACT
 
 
 @pytest.mark.parametrize(
@@ -244,46 +247,71 @@ def test_zero_and_unknown_are_written_at_once() -> None:
         pytest.param(
             {"findings": (Finding(Reason.UNSTABLE, Verdict.WARN, "spec", "x"),)}, id="finding"
         ),
-        pytest.param({"report": report(limits=Limits(binding="Blocking"))}, id="binding bound"),
         pytest.param({"ref": replace(plan().ref, generation=8)}, id="generation"),
+        pytest.param({"decision": replace(steady().decision, after=Setting(9, 24))}, id="setting"),
     ],
 )
 def test_facts_are_written_at_once(changes: dict[str, Any]) -> None:
-    assert after(15, **changes)
+    assert after(**changes) is Change.FACT
+
+
+def wishing(reason: Reason) -> dict[str, Any]:
+    """A need of one replica more that some limit holds back, as a plan tells it."""
+    row = replace(steady().decision, row=Reason.UTILIZATION_HIGH, message="too much", raw=WISH)
+    limit = Condition("ScalingLimited", True, reason, "6 of 7 wanted")
+    return {
+        "decision": replace(row, limited_by=(Clip(reason, 6, "6 of 7 wanted"),)),
+        "conditions": (*FREE[:-1], limit),
+    }
+
+
+WISH = Setting(7, 24)
+FREE = (*CONDITIONS, Condition("ScalingLimited", False, Reason.UNLIMITED, "no limit"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "urgency"),
+    [
+        (Reason.STABILIZATION, Change.LASTING),
+        (Reason.TOLERANCE, Change.LASTING),
+        (Reason.MAX_REPLICAS, Change.FACT),
+        (Reason.QUOTA, Change.FACT),
+    ],
+)
+def test_a_wish_that_only_waits_has_to_last_and_one_that_cannot_be_met_is_told(
+    reason: Reason, urgency: Change
+) -> None:
+    first = status(steady(conditions=FREE), None, NOW)
+    new = status(steady(AT_S + 15, **wishing(reason)), first, LATER)
+    assert change(first, new) is urgency
+    assert change(new, status(steady(AT_S + 30, conditions=FREE), new, LATER)) is urgency
 
 
 def test_figures_inside_messages_are_no_reason_to_write() -> None:
-    words = (replace(CONDITIONS[0], message="load 0.71 at 38.4/s"), *CONDITIONS[1:])
+    calm = (replace(CONDITIONS[0], message="load 0.71 at 38.4/s"), *CONDITIONS[1:])
     other = (replace(CONDITIONS[0], message="load 0.72 at 39.1/s"), *CONDITIONS[1:])
-    first = status(steady(conditions=words), None, NOW)
-    new = status(steady(AT_S + 15, conditions=other), first, LATER)
-    assert not changed_materially(first, new)
+    first = status(steady(conditions=calm), None, NOW)
+    assert change(first, status(steady(conditions=other), first, LATER)) is Change.NOTHING
+
+
+def test_numbers_that_follow_the_rate_have_to_move_by_half() -> None:
+    assert after(report=report(predicted=predicted(0.9))) is Change.NOTHING
+    assert after(report=report(predicted=predicted(2.0))) is Change.LASTING
 
 
 def test_requests_in_the_system_jump_about_and_are_no_reason_to_write() -> None:
-    assert not after(75, report=report(in_system=Known(30.0, AT_S)))
+    assert after(report=report(in_system=Known(30.0, AT_S))) is Change.NOTHING
 
 
 def test_a_first_status_and_an_empty_one_are_written() -> None:
-    assert changed_materially(None, status(plan(), None, NOW))
-    assert changed_materially({}, status(plan(), None, NOW))
+    assert change(None, status(plan(), None, NOW)) is Change.FACT
+    assert change({}, status(plan(), None, NOW)) is Change.FACT
 
 
-def test_heartbeats_of_many_services_do_not_fall_into_one_tick() -> None:
+def test_a_status_is_as_old_as_its_decision_and_of_no_age_when_time_ran_back() -> None:
     first = status(steady(), None, NOW)
-    new = status(steady(AT_S + 315), first, LATER)
-    due = sum(changed_materially(first, new, f"prod/s{i}") for i in range(1000))
-    assert 150 < due < 400
-
-
-def test_steady_ticks_with_jitter_write_once_in_five_minutes() -> None:
-    written, kept = 0, status(steady(), None, NOW)
-    for tick in range(1, 101):
-        rate_per_s = 38.4 * (1 + 0.02 * math.sin(tick))
-        new = status(steady(AT_S + 15 * tick, rate_per_s), kept, LATER)
-        if changed_materially(kept, new, "prod/chat"):
-            written, kept = written + 1, new
-    assert written <= 5
+    assert age_s(first, status(steady(AT_S + HEARTBEAT_S), first, LATER)) == HEARTBEAT_S
+    assert age_s(first, status(steady(AT_S - 3600), first, LATER)) == math.inf
 
 
 @given(st.text(max_size=300), st.floats(), st.floats())
@@ -301,4 +329,4 @@ def test_any_numbers_and_texts_render(text: str, rate: float, load: float) -> No
     )
     first = status(odd, None, NOW)
     json.dumps(first, allow_nan=False)
-    changed_materially(first, status(odd, first, LATER))
+    change(first, status(odd, first, LATER))
