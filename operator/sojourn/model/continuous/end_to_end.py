@@ -14,7 +14,7 @@ import numpy as np
 from sojourn.model.continuous import cells
 from sojourn.model.continuous.decoding import Decoded
 from sojourn.model.continuous.first_token import FirstToken
-from sojourn.model.continuous.steps import Atoms
+from sojourn.model.continuous.steps import Law
 from sojourn.model.domain import FloatArray
 
 _FEW = np.array([0.0, 0.5, 0.9, 1.0])
@@ -121,9 +121,9 @@ def _blocks(first: FirstToken, decoded: Decoded) -> list[_Block]:
     return blocks
 
 
-def _condensed(laws: Sequence[Atoms], edges: FloatArray) -> FloatArray:
+def _condensed(laws: Sequence[Law], edges: FloatArray) -> FloatArray:
     """Conditional means of the cells between ``edges``, (laws, cells); equal laws once."""
-    unique = {id(law): law for law in laws}
+    unique = {id(law): law.atoms() for law in laws}
     nodes = cells.condense_many([(one.values_s, one.weights) for one in unique.values()], edges)
     at = {key: i for i, key in enumerate(unique)}
     return nodes[[at[id(law)] for law in laws]]

@@ -11,7 +11,7 @@ from sojourn.model.continuous import backlog, cells, levelled, steps, turns
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.machine import Machine
 from sojourn.model.continuous.population import Population, departures_scv
-from sojourn.model.continuous.steps import Atoms
+from sojourn.model.continuous.steps import Atoms, Law
 from sojourn.model.domain import FloatArray
 
 _LEAST_WEIGHT = 1e-9
@@ -34,13 +34,13 @@ class Found:
         weight: their share.
         decoding: others that decode beside them, on average.
         full: whether every place was taken.
-        first_token: their times to first token, weights adding up to 1.
+        first_token: law of their times to first token.
     """
 
     weight: float
     decoding: float
     full: bool
-    first_token: Atoms
+    first_token: Law
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,9 @@ class FirstToken:
         shares = dict.fromkeys(laws, 0.0)
         for one in self.found:
             shares[id(one.first_token)] += one.weight
-        values = np.concatenate([law.values_s for law in laws.values()])
-        weights = np.concatenate([shares[key] * law.weights for key, law in laws.items()])
+        known = {key: law.atoms() for key, law in laws.items()}
+        values = np.concatenate([law.values_s for law in known.values()])
+        weights = np.concatenate([shares[key] * law.weights for key, law in known.items()])
         return Atoms(values, weights)
 
     def mean_s(self) -> float:
@@ -112,11 +113,11 @@ def _tight_laws(
     stream: Arrivals,
     classes: tuple[FloatArray, FloatArray],
     shares_of_time: tuple[float, float],
-) -> list[Atoms]:
+) -> list[Law]:
     """One backlog chain for several neighbouring classes: h matters little beside prompts."""
     shares, means = classes
     busy, phi = shares_of_time
-    laws: list[Atoms] = []
+    laws: list[Law] = []
     for group in cells.split(shares, _TIGHT_EDGES):
         decoding = _mean(means[group], shares[group])
         step_s = machine.fixed_s + machine.per_request_s * decoding

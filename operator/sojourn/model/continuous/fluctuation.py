@@ -69,15 +69,24 @@ def variance_s2(output: LengthNodes, flow: Flow, lengths: FloatArray) -> FloatAr
     noise = np.abs(b * inside + prompt_s) ** 2 * arrivals * flow.dispersion + b**2 * leaving
     feedback = np.abs(1 - flow.rate_per_s * (prompt_s + b * inside)) ** 2
     spectrum = noise / np.maximum(feedback, 1e-12)
-    turns = scaled[None, :] * (lengths / mean)[:, None]
+    return np.asarray(_window(output, tuple(lengths.tolist())) @ spectrum)
+
+
+@lru_cache(maxsize=256)
+def _window(output: LengthNodes, lengths: tuple[float, ...]) -> FloatArray:
+    """Weights of the spectrum in the variance of the time of so many steps, (lengths, w)."""
+    scaled, _ = _response(output)
+    mean = float((output.tokens - 1) @ output.weights)
+    turns = scaled[None, :] * (np.array(lengths) / mean)[:, None]
     # Beyond ten turns the cosine is faster than the grid and averages out.
     window = 2 * (1 - np.cos(np.minimum(turns, 1e3)) * np.exp(-((turns / 10) ** 2)))
-    integrand = spectrum * window * mean / scaled
     # d(ln w): the grid is even in logarithms; both signs of w.
-    step = np.log(scaled[1] / scaled[0])
-    return np.asarray((integrand.sum(1) - integrand[:, [0, -1]].sum(1) / 2) * step / np.pi)
+    window *= mean / scaled * np.log(scaled[1] / scaled[0]) / np.pi
+    window[:, [0, -1]] /= 2
+    return np.asarray(window)
 
 
+@lru_cache(maxsize=256)
 def sample_lengths(output: LengthNodes) -> FloatArray:
     """A few numbers of later tokens that span the law's, rising, at least 1."""
     later = np.maximum(output.tokens - 1, 1.0)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -38,6 +40,23 @@ class Atoms:
         """The mean of weights that add up to 1."""
         return float(self.values_s @ self.weights)
 
+    def atoms(self) -> Atoms:
+        """Itself."""
+        return self
+
+
+class Law(Protocol):
+    """A time to first token whose mean may be asked for without its atoms."""
+
+    @property
+    def mean_s(self) -> float:
+        """The mean, seconds."""
+        ...
+
+    def atoms(self) -> Atoms:
+        """Values, their weights adding up to 1."""
+        ...
+
 
 def is_tight(machine: Machine, stream: Arrivals) -> bool:
     """Whether the exact backlog of prompts is worth its chain: tight budget or round robin."""
@@ -57,7 +76,7 @@ def own_steps(machine: Machine) -> int:
 
 def untight(
     machine: Machine, stream: Arrivals, step_s: FloatArray, phi: float, busy: float
-) -> list[Atoms]:
+) -> list[Law]:
     """First-token times for each of several numbers inside, all with a wide budget.
 
     Args:
@@ -70,19 +89,69 @@ def untight(
     crowded = np.where(prompts > 0.5, seen, 0.0)
     lift = np.minimum(1 / busy, 1 / np.maximum(crowded.sum(1), 1e-300))[:, None]
     seen = np.where(prompts > 0.5, seen * lift, np.maximum(0.0, 1 - crowded.sum(1)[:, None] * lift))
-    lengths = step_s[:, None] + machine.prompt_s * prompts
-    others, shares = _companions(stream.rate_per_s * lengths)
-    # Residuals are shifted from group to group: equal nodes would pile up at the same times.
-    shift = (0.5 + np.arange(step_s.size)[:, None] * _GOLDEN) % 1
-    residuals = _RESIDUALS if step_s.size > 6 else 4 * _RESIDUALS
-    rest = (np.arange(residuals)[None, :] + shift) / residuals
-    values = (
-        rest[:, None, None, :] * lengths[:, :, None, None]
-        + step_s[:, None, None, None]
-        + machine.prompt_s * (1 + others[..., None])
-    )
-    weights = np.broadcast_to((seen[:, :, None] * shares)[..., None], values.shape)
-    return _trimmed(values.reshape(step_s.size, -1), weights.reshape(step_s.size, -1))
+    lengths_s = step_s[:, None] + machine.prompt_s * prompts
+    together = _Untight(stream.rate_per_s, machine.prompt_s, step_s, seen, lengths_s)
+    return [_Row(together, g) for g in range(step_s.size)]
+
+
+@dataclass(eq=False)
+class _Untight:
+    """Several first-token laws; their atoms are made together when the first is asked for.
+
+    Attributes:
+        step_s: own step without prompts, (g,).
+        seen: probabilities of the steps an arrival falls into, (g, m).
+        lengths_s: their lengths, (g, m).
+    """
+
+    rate_per_s: float
+    prompt_s: float
+    step_s: FloatArray
+    seen: FloatArray
+    lengths_s: FloatArray
+
+    @cached_property
+    def means_s(self) -> list[float]:
+        """Rest of the step seen, own step, own prompt and those that arrived in the step seen."""
+        length_s = (self.seen * self.lengths_s).sum(1) / self.seen.sum(1)
+        rest = self._rest().mean(1)
+        joined = self.rate_per_s * length_s
+        found = rest * length_s + self.step_s + self.prompt_s * (1 + joined)
+        return [float(one) for one in found]
+
+    @cached_property
+    def laws(self) -> list[Atoms]:
+        """Atoms of each."""
+        others, shares = _companions(self.rate_per_s * self.lengths_s)
+        values = (
+            self._rest()[:, None, None, :] * self.lengths_s[:, :, None, None]
+            + self.step_s[:, None, None, None]
+            + self.prompt_s * (1 + others[..., None])
+        )
+        weights = np.broadcast_to((self.seen[:, :, None] * shares)[..., None], values.shape)
+        groups = self.step_s.size
+        return _trimmed(values.reshape(groups, -1), weights.reshape(groups, -1))
+
+    def _rest(self) -> FloatArray:
+        """Parts of the step seen that are left, (g, r)."""
+        groups = self.step_s.size
+        # Shifted from group to group: equal nodes would pile up at the same times.
+        shift = (0.5 + np.arange(groups)[:, None] * _GOLDEN) % 1
+        residuals = _RESIDUALS if groups > 6 else 4 * _RESIDUALS
+        return np.asarray((np.arange(residuals)[None, :] + shift) / residuals)
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    together: _Untight
+    row: int
+
+    @property
+    def mean_s(self) -> float:
+        return self.together.means_s[self.row]
+
+    def atoms(self) -> Atoms:
+        return self.together.laws[self.row]
 
 
 def _trimmed(values: FloatArray, weights: FloatArray) -> list[Atoms]:
