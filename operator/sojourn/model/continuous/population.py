@@ -106,7 +106,7 @@ def population(machine: Machine, stream: Arrivals) -> Population:
     theta = math.exp(min(max(exponent * log_load, -_LOG_HUGE), _LOG_HUGE))
     sigma = exponent if abs(log_load) < 1e-7 else (theta - 1) / (load - 1)
     sigma *= _at_limit(machine, burst, theta / load)
-    places = None if machine.places is None else machine.places * stream.pooled
+    places = None if machine.places is None else machine.places * stream.queues
     every = Waiting(theta, places)
     log_full = log_limit + math.log(sigma) + every.log_total()
 

@@ -184,11 +184,26 @@ def test_levelling_shortens_the_first_token_more_than_taking_turns() -> None:
         (at_load(0.9), "P99 of the time to first token may be up to"),
         (at_load(0.85), "jumps there from a step"),
         (at_load(0.9, replace(LLM, max_batch=8)), "P90 and P99 of the time to first token may be"),
-        (at_load(0.5, dispersion=4.0), "bursty arrivals"),
+        (at_load(0.5, dispersion=4.0), "to first token may be up to 35 % low"),
+        (at_load(0.5, replicas=3, routing=Routing.SHARED_QUEUE), "one queue before 3 engines"),
     ],
 )
 def test_an_indicative_answer_says_why(point: OperatingPoint, phrase: str) -> None:
     assert any(phrase in line for line in MODEL.sojourn(point, LEVELS).warnings)
+
+
+def test_the_places_of_a_shared_queue_are_those_of_all_engines_together() -> None:
+    bounded = replace(LLM, queue_capacity=8)
+    shared, counted, alone = (
+        MODEL.sojourn(at_load(0.95, one, replicas=replicas, routing=routing), ()).blocking
+        for one, replicas, routing in (
+            (bounded, 4, Routing.SHARED_QUEUE),
+            (bounded, 4, Routing.LEAST_LOADED),
+            (replace(LLM, queue_capacity=32), 4, Routing.SHARED_QUEUE),
+        )
+    )
+    assert shared > 2 * counted
+    assert alone == pytest.approx(counted)
 
 
 def test_a_plain_answer_has_no_warning() -> None:
