@@ -69,7 +69,6 @@ def _questions(
     if not engines:
         return ()
     asked: dict[Question, Callable[[PromQL, list[Engine]], str]] = {
-        Question.HEALTH: _health,
         Question.OFFERED: _offered,
         Question.IN_FLIGHT: _in_flight,
         Question.KV_USAGE: _kv_usage,
@@ -78,6 +77,7 @@ def _questions(
         Question.OUTPUT_TOKEN: _percentile("output_token"),
         Question.TOKENS: _tokens,
         Question.PREEMPTIONS: _preemptions,
+        Question.HEALTH: _health,
     }
     promql = PromQL(scrape, labels)
     built = ((question, build(promql, engines)) for question, build in asked.items())

@@ -373,4 +373,28 @@ def test_more_selectors_than_are_asked_for_are_unknown_and_say_so(
 def test_questions_have_distinct_texts() -> None:
     texts = questions(frozenset({"vllm"}), SCRAPE)
     assert len(set(texts.values())) == len(texts)
-    assert next(iter(texts)) is Question.HEALTH
+
+
+def test_a_scrape_that_lands_between_two_questions_is_doubted_by_the_last(
+    prometheus: FakePrometheus,
+) -> None:
+    """The pods' first samples since Prometheus restarted: gauges at zero, no rate yet."""
+    idle = {p: 0 for p in pod_names(2)}
+    gauges = (*by_pod(idle, role="running"), *by_pod(idle, role="waiting"))
+    arrived = answering(
+        {
+            "in_flight": vector(*gauges, at_s=NOW_S),
+            "health": vector(*by_pod(dict.fromkeys(idle, 1), role="begun"), at_s=NOW_S),
+        }
+    )
+    order: list[str] = []
+
+    def answer(request: Asked) -> Reply:
+        order.append(request.parameters["query"])
+        return vector() if len(order) == 1 else arrived(request)
+
+    prometheus.answer = answer
+    (found,) = gather(prometheus, cluster_of(), [declaration()])
+    rate = found[KEY].signals.rate_per_s
+    assert not isinstance(rate, Known) or rate.lower_bound
+    assert order[-1] == questions(frozenset({"vllm"}), SCRAPE)[Question.HEALTH]
