@@ -39,6 +39,9 @@ SOLVING_S = 0.75
 BEGINNING_S = 10.0
 """CPU seconds of a tick after which services never solved before are held until a later one."""
 
+NOT_SEEN = Observation()
+"""Of a service that was not there when the tick began to look."""
+
 LEARN_EVERY = 20
 """Ticks between two calibrations: a line through hundreds of pairs moves slowly."""
 
@@ -103,21 +106,15 @@ class Corridor:
     def _decided(
         self, entries: list[Entry], observations: Mapping[Key, Observation], now_s: float
     ) -> list[Plan]:
-        situations = {
-            e.ref.key: self._situation(e, observations.get(e.ref.key, Observation()), now_s)
-            for e in entries
-        }
+        situations: dict[Key, Situation | None] = {}
         plans: dict[Key, Plan] = {}
         begun_s = time.thread_time()
         # Another service first each tick, so that the time for costly figures comes to all.
         first = int(now_s) * 997 % len(entries) if entries else 0
         for entry in (*entries[first:], *entries[:first]):
-            key, situation = entry.ref.key, situations[entry.ref.key]
-            spent_s = time.thread_time() - begun_s
-            if situation is not None and spent_s > SOLVING_S:
-                begins = spent_s <= BEGINNING_S
-                situation = replace(situation, may_solve=False, may_begin=begins)
-                situations[key] = situation
+            key, spent_s = entry.ref.key, time.thread_time() - begun_s
+            situation = self._situation(entry, observations.get(key, NOT_SEEN), now_s, spent_s)
+            situations[key] = situation
             plans[key] = self._plan(entry, situation, now_s)
         cases = [(s, plans[key]) for key, s in situations.items() if s is not None]
         for key, quota in sharing.fair_quotas(cases).items():
@@ -127,7 +124,10 @@ class Corridor:
                 plans[key] = self._plan(found, less, now_s)
         return list(plans.values())
 
-    def _situation(self, entry: Entry, observation: Observation, now_s: float) -> Situation | None:
+    def _situation(
+        self, entry: Entry, observation: Observation, now_s: float, spent_s: float
+    ) -> Situation | None:
+        """What one decision looks at, after ``spent_s`` of the tick's CPU time."""
         service = entry.resolved.service if entry.resolved is not None else None
         if service is None:
             return None
@@ -140,6 +140,8 @@ class Corridor:
             quota_replicas=observation.quota_replicas,
             gpus=observation.gpus,
             calibration=entry.calibration,
+            may_solve=spent_s <= SOLVING_S,
+            may_begin=spent_s <= BEGINNING_S,
         )
         entry.past = past_of.with_sample(entry.past, situation)
         entry.ticks += 1
@@ -170,6 +172,8 @@ class Corridor:
             found = (*found, rivalry(entry.rival[0]))
         plan = planning.plan(situation, entry.serving, self.policy, found)
         reason = situation.service.declaration.bypass
+        if not reason:
+            return plan
         return bypass.told(plan, reason, found, known=_has(entry, bypass.CONDITION))
 
     def _checked(

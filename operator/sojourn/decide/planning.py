@@ -114,7 +114,8 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
             situation.past, situation.now_s, course.policy.rate_window_s
         ),
     )
-    return replace(written, events=_events(written, move))
+    events = _events(written, move)
+    return replace(written, events=events) if events else written
 
 
 def _decision(

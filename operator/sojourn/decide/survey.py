@@ -63,11 +63,15 @@ def take(situation: Situation, target: TargetState, serving: Serving, policy: Po
     live = Live(serving, policy, design.rate_per_s, target.spec_replicas, batch)
     constraint = batches.constraint_of(serving.service)
     answer = costly.sized(situation, serving, constraint, design.rate_per_s / serving.ranks)
-    known, predicted = costly.predicted(situation, replace(live, rate_per_s=design.now_per_s))
-    if answer is not None:
+    rises = design.rate_per_s != design.now_per_s
+    at_now = replace(live, rate_per_s=design.now_per_s) if rises else live
+    known, predicted = costly.predicted(situation, at_now)
+    if answer is not None and not (known.sizing is answer and known.constraint == constraint):
         known = replace(known, constraint=constraint, sizing=answer)
     answer = answer or costly.not_solved(live)
-    live = replace(live, measured=_measured(situation, target, predicted, policy))
+    measured = _measured(situation, target, predicted, policy)
+    if measured is not None:
+        live = replace(live, measured=measured)
     return Survey(situation, target, policy, design, live, answer, predicted, known)
 
 

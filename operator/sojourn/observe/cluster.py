@@ -66,6 +66,8 @@ class ClusterState:
         self._autoscalers: dict[Key, set[Key]] = defaultdict(set)
         self._quotas: dict[str, set[Key]] = defaultdict(set)
         self._departed: dict[str, deque[str]] = {}
+        # Asked for several times a service and tick; any event makes them old.
+        self._pods_memo: dict[Key, Pods] = {}
         self._selectors: dict[str, Selectors[Key]] = defaultdict(Selectors)
         # Owners of the pods that share a workload name: more than one makes it ambiguous.
         self._workload_owners: dict[tuple[str, str], dict[str, int]] = {}
@@ -82,6 +84,7 @@ class ClusterState:
             self._put(kind, key, body)
 
     def _put(self, kind: str, key: Key, body: Body) -> None:
+        self._pods_memo.clear()
         record = record_of(kind, body)
         if record is None:
             return
@@ -179,8 +182,12 @@ class ClusterState:
         return tuple(f"{kind} {name}" for kind, _, name in sorted(found))
 
     def pods_of(self, declaration: Declaration) -> Pods:
-        """The pods of a service's target, through their owner references."""
+        """The pods of a service's target, through their owner references; O(pods), then O(1)."""
         namespace = declaration.ref.namespace
+        where = (declaration.target.kind, namespace, declaration.target.name)
+        known = self._pods_memo.get(where)
+        if known is not None:
+            return known
         workload = self._workload(declaration)
         if workload is None:
             return Pods(namespace)
@@ -189,7 +196,8 @@ class ClusterState:
         if gone := self._departed.get(workload.identity.uid):
             names = {record.identity.name for record in records}
             departed = tuple(name for name in gone if name not in names)
-        return self._pods(namespace, records, departed)
+        found = self._pods_memo[where] = self._pods(namespace, records, departed)
+        return found
 
     def selected_pods(self, namespace: str, labels: tuple[str, ...]) -> Pods:
         """Pods that carry all of ``labels`` (``key=value``): for targets of kinds not watched."""
@@ -304,6 +312,7 @@ class ClusterState:
             self._count_owner(record, -1)
 
     def _remove(self, key: Key) -> None:
+        self._pods_memo.clear()
         record = self._records.pop(key, None)
         if record is None:
             return

@@ -42,10 +42,13 @@ class View:
     def young(self) -> frozenset[PodKey]:
         """Pods whose series cannot fill the window yet."""
         wrong = self.evidence.wrong
-        short = wrong.get("short", set()) | wrong.get("begun", set())
+        # Looked up one by one: the sets are the whole fleet's, and this is one service.
+        short, begun = wrong.get("short", ()), wrong.get("begun", ())
         old_at_s = self.evidence.at_s - self.scrape.warm_up_s
         return frozenset(
-            key for pod, key in self.serving if (pod.ready_at_s or 0.0) > old_at_s or key in short
+            key
+            for pod, key in self.serving
+            if (pod.ready_at_s or 0.0) > old_at_s or key in short or key in begun
         )
 
     @cached_property
@@ -155,7 +158,8 @@ def _summed(view: View, role: str, question: Question) -> Reading:
             return Unknown(Reason.PROMETHEUS_UNAVAILABLE, evidence.failed[asked])
     if not serving:
         return Unknown(Reason.NO_SERIES, "no pod serves: only a gateway could see requests")
-    doubled = [pod for pod, key in serving if evidence.has("doubled", key)]
+    copied = evidence.wrong.get("doubled", ())
+    doubled = [pod for pod, key in serving if key in copied] if copied else ()
     if doubled:
         return Unknown(
             Reason.DUPLICATE_SERIES,
