@@ -128,24 +128,26 @@ def largest_rate(
     floor_s = min(idle.value_s, at_limit.value_s, best.value_s)
     if best.ratio > 1:
         return ReplicaRate(0.0, best.binding, floor_s, reachable=False)
-    from_per_s = 0.0 if idle.ratio <= 1 else _edge(at, (best_per_s, best), (idle_per_s, idle))
+    from_per_s = 0.0
+    if idle.ratio > 1:
+        from_per_s, _ = _edge(at, (best_per_s, best), (idle_per_s, idle))
     if at_limit.ratio <= 1:
         return ReplicaRate(limit_per_s, "Utilisation", floor_s, True, from_per_s)
-    most_per_s = _edge(at, (best_per_s, best), (limit_per_s, at_limit))
-    return ReplicaRate(most_per_s, at_limit.binding, floor_s, True, from_per_s)
+    most_per_s, binding = _edge(at, (best_per_s, best), (limit_per_s, at_limit))
+    return ReplicaRate(most_per_s, binding, floor_s, True, from_per_s)
 
 
 _Try = tuple[float, Excess]
 
 
-def _edge(at: Callable[[float], Excess], passing: _Try, failing: _Try) -> float:
-    """The passing rate next to where the goal begins to fail."""
+def _edge(at: Callable[[float], Excess], passing: _Try, failing: _Try) -> tuple[float, str]:
+    """The passing rate next to where the goal begins to fail, and the metric that fails there."""
     left: _Try | None = None
     while True:
         tolerance = RATE_TOLERANCE * max(failing[0], passing[0])
         width = abs(failing[0] - passing[0])
         if width <= tolerance:
-            return passing[0]
+            return passing[0], failing[1].binding
         # Never nearer to an end than what may close the bracket at once.
         part = min(0.9 * tolerance / width, 0.5)
         part = min(max(_part(passing, failing, left), part), 1 - part)

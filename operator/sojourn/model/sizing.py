@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from sojourn.facts.declaration import Objective
-from sojourn.facts.replica import OperatingPoint, Replica
+from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint, Replica
 from sojourn.facts.sizing import ServingConstraint, Sizing
 from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
 from sojourn.model.domain import FloatArray, non_negative
@@ -62,7 +62,7 @@ def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) ->
     Args:
         model: answers for a replica.
         constraint: goal, memory and declared bounds.
-        rate_per_s: lambda, over all replicas.
+        rate_per_s: lambda over all replicas.
 
     Returns:
         The sizing; with ``reachable`` False when no batch meets the SLO at any rate, or none at
@@ -89,14 +89,17 @@ def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) ->
 def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
     """The rates one replica takes at each candidate batch, solved once per constraint."""
     low, high, memory_binds = bounds(constraint)
-    batches = candidates(low, high)
+    if isinstance(constraint.replica, ContinuousReplica):
+        batches = _around_best(model, constraint, low, high)
+    else:
+        batches = candidates(low, high)
     answers = [_answer(model, constraint, b) for b in batches]
     floor_s = min(answer.floor_s for answer in answers)
     by_load_only = not any(answer.reachable for answer in answers)
     if by_load_only:
         constraint = replace(constraint, goal=_load_only(constraint.goal))
         answers = [_answer(model, constraint, b) for b in batches]
-    else:
+    elif isinstance(constraint.replica, DynamicReplica):
         batches, answers = _refined_at_best(model, constraint, batches, answers)
     return Capacity(
         batches=np.array(batches, dtype=float),
@@ -107,6 +110,26 @@ def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
         floor_s=floor_s,
         memory_binds=memory_binds,
     )
+
+
+def _around_best(
+    model: QueueModel, constraint: ServingConstraint, low: int, high: int
+) -> list[int]:
+    """The ends and the best batch of a continuous replica, in O(log B) questions.
+
+    A larger batch waits less and decodes slower (docs/explanation/queueing.md, section 7): where
+    the time per output token binds, no larger batch takes more; where anything else does, none
+    smaller. The best is on one of the two sides of where that changes.
+    """
+    rising, falling = low, high
+    if _answer(model, constraint, high).binding == "OutputToken":
+        while falling - rising > 1:
+            middle = (rising + falling) // 2
+            if _answer(model, constraint, middle).binding == "OutputToken":
+                falling = middle
+            else:
+                rising = middle
+    return sorted({low, rising, falling, high})
 
 
 def candidates(low: int, high: int) -> list[int]:
@@ -187,8 +210,7 @@ def _sized_by_load(
 ) -> Sizing | None:
     """The usual case, at a tenth of the cost: at the largest batch the load limit binds.
 
-    No other batch can then take more, because none has a larger rate at the load limit. None where
-    that is not so, or where the intermediate batches matter.
+    No other batch can then take more: none has a larger rate at the load limit. None elsewhere.
     """
     low, high, memory_binds = bounds(constraint)
     if constraint.objective is Objective.MIN_LATENCY:
@@ -223,8 +245,7 @@ def _likely_serves(
     """Whether a batch serves, from the candidates around it.
 
     The share of the load limit that the SLO leaves changes slowly with the batch, so it is read
-    between candidates: asking the model about every batch a changing rate points at would cost a
-    tick more than the answer is worth.
+    between candidates: to ask about every batch that a changing rate points at costs a tick more.
     """
     low, high, _ = bounds(constraint)
     grid = candidates(low, high)
@@ -249,12 +270,20 @@ def _first_serving(
     why = ""
     while serving - failing > 1:
         middle = (serving + failing) // 2
-        answer = _answer(model, constraint, middle)
+        answer = _answer_to(model, constraint, middle, share_per_s)
         if _serves(answer, share_per_s):
             serving = middle
         else:
             failing, why = middle, answer.binding
     return serving, why
+
+
+def _answer_to(
+    model: QueueModel, constraint: ServingConstraint, batch: int, share_per_s: float
+) -> ReplicaRate:
+    """lambda1* at a batch; only the load limit, a division, where that is below the share."""
+    limit = _answer(model, replace(constraint, goal=_load_only(constraint.goal)), batch)
+    return limit if not _serves(limit, share_per_s) else _answer(model, constraint, batch)
 
 
 def _serves(answer: ReplicaRate, share_per_s: float) -> bool:
@@ -280,7 +309,7 @@ def _edge(
     why = table.answers[index + step]
     while abs(failing - serving) > 1:
         middle = (serving + failing) // 2
-        answer = _answer(model, constraint, middle)
+        answer = _answer_to(model, constraint, middle, share_per_s)
         if _serves(answer, share_per_s):
             serving = middle
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sojourn.facts.declaration import Objective
-from sojourn.facts.replica import DynamicReplica, OperatingPoint
-from sojourn.facts.service_time import LinearServiceTime
+from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint, Replica
+from sojourn.facts.service_time import IterationTime, LinearServiceTime, TokenLengths
 from sojourn.facts.sizing import ServingConstraint
-from sojourn.facts.sojourn import LatencyGoal
-from sojourn.model import sizing, stability
+from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
+from sojourn.model import max_rate, sizing, stability
+from sojourn.model.continuous import ContinuousModel
 from sojourn.model.exact_model import ExactModel
 from sojourn.model.protocol import QueueModel
 from sojourn.model.surrogate_model import SurrogateModel
@@ -161,6 +163,74 @@ def test_sizing_by_the_exact_model_equals_exhaustive_search(
     ]
     assert least[0] <= found.replicas <= least[1]
     assert passes(model, constraint, rate / found.replicas * 0.999, found.batch)
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(
+    prompt=st.sampled_from([0.0, 200.0, 1500.0]),
+    law=st.sampled_from([TokenLengths(120, law="geometric"), TokenLengths(200, 0.6, "lognormal")]),
+    first=st.one_of(st.none(), st.floats(2, 30)),
+    token=st.one_of(st.none(), st.floats(1.02, 2)),
+    rate=st.floats(0.05, 60),
+    ends=st.tuples(st.integers(1, 6), st.integers(0, 30)),
+)
+def test_sizing_of_continuous_batching_equals_exhaustive_search(
+    prompt: float,
+    law: TokenLengths,
+    first: float | None,
+    token: float | None,
+    rate: float,
+    ends: tuple[int, int],
+) -> None:
+    """Every batch solved, against a few: least replicas, and both ends of the interval."""
+    iteration = IterationTime(0.012, 0.0006, 0.00002)
+    replica = ContinuousReplica(iteration, law, prompt, 1)
+    goal = LatencyGoal(
+        first_token_s=first and first * (0.012 + 0.00002 * prompt),
+        output_token_s=token and token * 0.0126,
+        max_utilisation=0.85,
+    )
+    low, high = ends[0], ends[0] + ends[1]
+    model = ContinuousModel()
+    found = sizing.size(model, ServingConstraint(replica, goal, low, high), rate)
+    answers = {b: model.max_rate(replace(replica, max_batch=b), goal) for b in range(low, high + 1)}
+    if not any(answer.reachable for answer in answers.values()):
+        assert not found.reachable
+        return
+    # Rates within the search's tolerance of an edge may go either way.
+    ways = []
+    for off in (0.998, 1.002):
+        best = max(answer.rate_per_s for answer in answers.values())
+        least = max(1, math.ceil(rate * off / best - 1e-9))
+        serving = [b for b, one in answers.items() if rate * off / least <= one.rate_per_s]
+        ways.append((least, serving[0], serving[-1]))
+    assert ways[0][0] <= found.replicas <= ways[1][0]
+    if ways[0][0] == ways[1][0]:
+        assert ways[0][1] <= found.smallest_batch <= ways[1][1]
+        assert ways[1][2] <= found.largest_batch <= ways[0][2]
+
+
+def test_a_continuous_service_is_sized_with_few_questions() -> None:
+    asked: list[int] = []
+
+    @dataclass(frozen=True)
+    class Counting(ContinuousModel):
+        def max_rate(
+            self, replica: Replica, goal: LatencyGoal, dispersion: float = 1.0
+        ) -> ReplicaRate:
+            if max_rate.asks_latency(goal):
+                asked.append(replica.max_batch)
+            return super().max_rate(replica, goal, dispersion)
+
+    replica = ContinuousReplica(
+        IterationTime(0.012, 0.0006, 0.00002), TokenLengths(120, law="geometric"), 200.0, 1
+    )
+    for goal in (LatencyGoal(first_token_s=0.1), LatencyGoal(output_token_s=0.02)):
+        asked.clear()
+        found = sizing.size(Counting(), ServingConstraint(replica, goal, 1, 256), 500.0)
+        assert found.reachable
+        assert len(set(asked)) <= 18, goal
 
 
 @settings(max_examples=6, deadline=None)
