@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sojourn import api
@@ -47,25 +48,50 @@ async def _sync_all(
     for group, version, plural, kind in WATCHED:
         before = cluster.events_seen
         within = () if plural in EVERYWHERE else namespaces
+        versions = (version, *OLDER.get(group, ()))
         try:
-            items = await _listed(kube, group, (version, *OLDER.get(group, ())), plural, within)
+            ask = partial(_listed, kube, group, versions, plural)
+            items, forbidden = await _where_allowed(ask, plural, within)
         except ClusterUnavailable as exc:
             if exc.status is None:
                 raise
             log.warning("list of %s: %s", plural, exc.why)
-            if exc.status == 403:
-                # Waiting would not bring it: decide without, and say what is missing.
-                cluster.mark_forbidden(kind, f"the operator may not list {plural} ({exc.why})")
-                continue
             complete = False
             continue
-        cluster.replace(kind, items, before)
+        if len(forbidden) < len(within or ("",)):
+            cluster.replace(kind, items, before)
+        for where, why in forbidden.items():
+            # Waiting would not bring it: decide without, and say what is missing.
+            cluster.mark_forbidden(kind, why, where)
     return complete
+
+
+Bodies = list[Mapping[str, Any]]
+
+
+async def _where_allowed(
+    ask: Callable[[Sequence[str]], Awaitable[Bodies]], plural: str, namespaces: Sequence[str]
+) -> tuple[Bodies, dict[str, str]]:
+    """Objects of a kind, and the namespaces that may not be asked, each with what was answered.
+
+    One tenant's missing right is that tenant's; without namespaces it is everybody's, under "".
+    """
+    items: Bodies = []
+    forbidden: dict[str, str] = {}
+    for where in namespaces or ("",):
+        try:
+            items += await ask((where,) if where else ())
+        except ClusterUnavailable as exc:
+            if exc.status != 403:
+                raise
+            forbidden[where] = f"the operator may not list {plural} ({exc.why})"
+            log.warning("%s", forbidden[where])
+    return items, forbidden
 
 
 async def _listed(
     kube: Kube, group: str, versions: Sequence[str], plural: str, namespaces: Sequence[str]
-) -> list[Mapping[str, Any]]:
+) -> Bodies:
     """All objects of a kind, in the first version that is served; none where none is."""
     for version in versions:
         paths = _paths(group, version, plural, namespaces)
@@ -78,21 +104,30 @@ async def _listed(
 
 
 async def _sync_own(kube: Kube, registry: Registry, namespaces: Sequence[str]) -> bool:
-    keys = set()
+    """Our own kinds; False when they are served or may be read nowhere: nothing is to be done."""
+
+    async def listed(plural: str) -> tuple[Bodies, dict[str, str]]:
+        async def ask(where: Sequence[str]) -> Bodies:
+            paths = _paths(api.GROUP, api.VERSION, plural, where)
+            return [item for path in paths async for item in _items(kube, path)]
+
+        return await _where_allowed(ask, plural, namespaces)
+
     try:
-        for path in _paths(api.GROUP, api.VERSION, api.SERVING_PROFILE.plural, namespaces):
-            async for body in _items(kube, path):
-                registry.put_profile(body)
-        for path in _paths(api.GROUP, api.VERSION, api.INFERENCE_SERVICE.plural, namespaces):
-            async for body in _items(kube, path):
-                registry.put(body, time.time())
-                keys.add((body["metadata"]["namespace"], body["metadata"]["name"]))
-        registry.keep_only(keys)
+        profiles, _ = await listed(api.SERVING_PROFILE.plural)
+        services, forbidden = await listed(api.INFERENCE_SERVICE.plural)
     except ClusterUnavailable as exc:
         if exc.status is None:
             raise
         log.warning("list of our own kinds: %s", exc.why)
         return False
+    if len(forbidden) == len(namespaces or ("",)):
+        return False
+    for body in profiles:
+        registry.put_profile(body)
+    for body in services:
+        registry.put(body, time.time())
+    registry.keep_only({(b["metadata"]["namespace"], b["metadata"]["name"]) for b in services})
     return True
 
 

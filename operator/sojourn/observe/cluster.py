@@ -61,7 +61,7 @@ class ClusterState:
         self._synced: set[str] = set()
         self._seen_at: dict[Key, int] = {}
         self.events_seen = 0
-        self._forbidden: dict[str, str] = {}
+        self._forbidden: dict[tuple[str, str], str] = {}
         self._children: dict[str, set[Key]] = defaultdict(set)
         self._autoscalers: dict[Key, set[Key]] = defaultdict(set)
         self._quotas: dict[str, set[Key]] = defaultdict(set)
@@ -88,7 +88,8 @@ class ClusterState:
         record = record_of(kind, body)
         if record is None:
             return
-        self._forbidden.pop(kind, None)
+        self._forbidden.pop((kind, ""), None)
+        self._forbidden.pop((kind, record.identity.namespace), None)
         old = self._records.get(key)
         if old is not None and old.identity != record.identity:
             self._remove(key)
@@ -127,11 +128,16 @@ class ClusterState:
     def mark_synced(self, kind: str) -> None:
         """The first list of a kind is complete: from now on what is not there is missing."""
         self._synced.add(kind)
-        self._forbidden.pop(kind, None)
+        self._forbidden = {key: why for key, why in self._forbidden.items() if key[0] != kind}
 
-    def mark_forbidden(self, kind: str, why: str) -> None:
+    def mark_forbidden(self, kind: str, why: str, namespace: str = "") -> None:
         """A kind cannot be watched; ``why`` names the verb and the resource."""
-        self._forbidden[kind] = why
+        self._forbidden[kind, namespace] = why
+
+    def _forbids(self, kind: str, namespace: str) -> str:
+        """Why a kind cannot be read in a namespace; empty when it can."""
+        everywhere = self._forbidden.get((kind, ""), "")
+        return everywhere or self._forbidden.get((kind, namespace), "")
 
     def synced(self, kind: str) -> bool:
         """True once a complete list of the kind was taken in."""
@@ -147,8 +153,8 @@ class ClusterState:
         kind = declaration.target.kind
         for needed in (kind, "Pod", "HorizontalPodAutoscaler"):
             # Without the autoscalers nobody could tell whom we would fight.
-            if needed in self._forbidden:
-                return Unknown(Reason.TARGET_FORBIDDEN, self._forbidden[needed])
+            if why := self._forbids(needed, declaration.ref.namespace):
+                return Unknown(Reason.TARGET_FORBIDDEN, why)
         if kind not in _TARGETS:
             return Unknown(Reason.NOT_OBSERVED, f"{kind} objects are not watched")
         workload = self._workload(declaration)
@@ -161,7 +167,8 @@ class ClusterState:
             return Unknown(Reason.NOT_OBSERVED, "the first list of Pods is not complete")
         owners = (*self._other_autoscalers(declaration), *sharing)
         state = target.state_of(declaration, workload, self.pods_of(declaration), owners)
-        unread, overlapping = self._forbidden.get("ResourceQuota", ""), self._beside(declaration)
+        unread = self._forbids("ResourceQuota", declaration.ref.namespace)
+        overlapping = self._beside(declaration)
         if unread or overlapping:
             return replace(state, quota_unknown=unread, overlapping=overlapping)
         return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ from sojourn.catalogue import Catalogue
 from sojourn.controller.handlers import WATCHED
 from sojourn.controller.registry import Registry
 from sojourn.controller.sync import sync
+from sojourn.facts.declaration import ObjectRef
+from sojourn.facts.reading import Unknown
+from sojourn.facts.reasons import Reason
+from sojourn.facts.situation import TargetState
 from sojourn.observe.cluster import ClusterState
+from tests.unit.api.objects import smallest
 from tests.unit.cli.fake_api import FakeApi, serving
-from tests.unit.observe.builders import declaration
+from tests.unit.observe.builders import declaration, deployment
 
 OWN = "/apis/serving.sojourn.dev/v1alpha1"
 
@@ -28,13 +34,16 @@ def every_list() -> dict[str, dict[str, Any]]:
     return {path: {"items": []} for path in paths}
 
 
-def synced(api: FakeApi, folder: Path) -> tuple[bool, ClusterState]:
+def synced(
+    api: FakeApi, folder: Path, *namespaces: str, registry: Registry | None = None
+) -> tuple[bool, ClusterState]:
     cluster = ClusterState()
+    known = registry or Registry(Catalogue())
 
     async def once(kubeconfig: Path) -> bool:
         kube = await Kube.connect(str(kubeconfig))
         try:
-            return await sync(kube, Registry(Catalogue()), cluster)
+            return await sync(kube, known, cluster, namespaces)
         finally:
             await kube.close()
 
@@ -79,3 +88,46 @@ def test_forbidden_nodes_stop_nothing_and_nothing_is_claimed_of_gpus(tmp_path: P
     assert not cluster.synced("Node")
     service = declaration()
     assert cluster.gpu_room(service, cluster.pods_of(service)) is None
+
+
+def in_namespaces(*namespaces: str) -> dict[str, dict[str, Any]]:
+    """The same lists, of each namespace where the kind has one."""
+    lists = every_list()
+    for path, body in every_list().items():
+        root, _, plural = path.rpartition("/")
+        for namespace in namespaces:
+            lists[f"{root}/namespaces/{namespace}/{plural}"] = body
+    return lists
+
+
+def test_a_right_that_is_missing_in_one_namespace_is_missing_there_only(tmp_path: Path) -> None:
+    """FC-138, for lists: team-b's binding is gone, team-a goes on."""
+    forbidden = {
+        path for path in in_namespaces("team-b") if "/namespaces/team-b/" in path
+    }  # fmt: skip
+    lists = in_namespaces("team-a", "team-b")
+    lists["/apis/apps/v1/namespaces/team-a/deployments"] = {"items": [deployment()]}
+    complete, cluster = synced(FakeApi(lists, forbidden=forbidden), tmp_path, "team-a", "team-b")
+    assert complete
+    assert isinstance(cluster.target_state(declaration()), TargetState)
+    other = replace(declaration(), ref=ObjectRef("team-b", "chat", "u", 1))
+    found = cluster.target_state(other)
+    assert isinstance(found, Unknown)
+    assert found.reason is Reason.TARGET_FORBIDDEN
+    assert "may not list" in found.why
+
+
+def test_our_own_kinds_forbidden_everywhere_or_not_served_are_nothing_to_begin_with(
+    tmp_path: Path,
+) -> None:
+    services = f"{OWN}/inferenceservices"
+    assert not synced(FakeApi(every_list(), forbidden={services}), tmp_path)[0]
+    gone = {path: body for path, body in every_list().items() if path != services}
+    registry = Registry(Catalogue())
+    registry.put(smallest_service(), 0.0)
+    assert not synced(FakeApi(gone), tmp_path, registry=registry)[0]
+    assert len(registry) == 1, "what was known is kept until the kind is there again"
+
+
+def smallest_service() -> dict[str, Any]:
+    return {**smallest(), "metadata": {"namespace": "prod", "name": "chat", "uid": "u"}}
