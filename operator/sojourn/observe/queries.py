@@ -153,9 +153,11 @@ def _health(promql: PromQL, engines: list[Engine]) -> str:
     scrape = promql.scrape
     beats = [metric for engine in engines for metric in _heartbeat(engine)]
     ages = either(f"timestamp({promql.gauge(m)})" for m in beats)
+    seen = either(promql.gauge(m) for m in beats)
     counts = either(f"count_over_time({promql.gauge(m)}[{promql.window}])" for m in beats)
     # One lost scrape is usual; two of four leave a rate of two samples.
     enough = max(2, int(scrape.rate_window_s / scrape.scrape_interval_s) - 1)
+    full = f"max by ({promql.pod}) ({counts}) >= {enough}"
     # Without a sample where the window begins, a rate covers only what came after it: Prometheus
     # extrapolates over a gap of 1.1 intervals, not over more.
     head_s = 1.1 * scrape.scrape_interval_s
@@ -166,7 +168,8 @@ def _health(promql: PromQL, engines: list[Engine]) -> str:
     copies = f"count by ({promql.pod},instance) ({promql.once(promql.select('up'))}) > 1"
     wrong = {
         "stale": f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}",
-        "short": f"max by ({promql.pod}) ({counts}) < {enough}",
+        # Short unless shown to be full: a sample from before the window proves nothing about it.
+        "short": f"max by ({promql.pod}) ({seen}) unless ({full})",
         "begun": f"max by ({promql.pod}) (({counts}) unless ({heads}))",
         "down": f"max by ({promql.pod}) ({up}) == 0",
         "doubled": f"max by ({promql.pod}) ({copies}) and on ({promql.pod}) ({counts})",
