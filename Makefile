@@ -59,6 +59,7 @@ bench: bench-model bench-memory bench-tick ## print every benchmark that needs n
 
 bench-model: setup ## accuracy and speed of the queueing models
 	$(BIN)/python -m benchmarks.queueing --rows tests/data/queueing_reference.json
+	$(BIN)/python -m benchmarks.queueing_honesty tests/data/queueing_reference.json
 	$(BIN)/python -m benchmarks.model_speed
 
 bench-memory: setup ## memory verdicts and service-time fits against published cases
