@@ -113,6 +113,7 @@ def split(weights: FloatArray, edges: FloatArray) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
+@lru_cache(maxsize=64)
 def normal_edges(body: int, tail: int) -> FloatArray:
     """Edges of the cells of ``normal_nodes``, probabilities from 0 to 1, (body + tail + 1,)."""
     return np.concatenate(

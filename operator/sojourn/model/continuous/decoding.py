@@ -196,9 +196,8 @@ def _entering(
     others = (machine.max_batch - 1) / machine.output.mean
     later = machine.output.tokens - 1
     mean = later * min(others, machine.prompts_per_budget)
-    turns = (later / machine.output.mean).tolist()
-    scv = [min(1.0, departures_scv(machine.output.scv, one)) for one in turns]
-    return mean, np.sqrt(mean * np.array(scv)), counts.borel_nodes(mean, 0.0, *nodes)
+    scv = np.minimum(1.0, departures_scv(machine.output.scv, later / machine.output.mean))
+    return mean, np.sqrt(mean * scv), counts.borel_nodes(mean, 0.0, *nodes)
 
 
 def _surplus_nodes(

@@ -152,8 +152,7 @@ def _queue_waits(
     rate = machine.capacity_per_s * stream.pooled
     prompts = machine.prompt_s * machine.capacity_per_s
     lifetimes = ahead / (machine.max_batch * stream.pooled)
-    v = np.array([departures_scv(machine.output.scv, one) for one in lifetimes.tolist()])
-    v = np.maximum(v * (1 - prompts) ** 2, 0.02)
+    v = np.maximum(departures_scv(machine.output.scv, lifetimes) * (1 - prompts) ** 2, 0.02)
     effective = ahead - 0.6 * prompts * (1 - prompts / 2) * (1 - 1 / ahead)
     z, z_weights = cells.normal_nodes(9, 5)
     waits = cells.gamma_quantiles(

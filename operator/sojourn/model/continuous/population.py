@@ -193,13 +193,14 @@ def _queue_scv(machine: Machine, load: float) -> float:
     if scv <= 1:
         return machine.departure_scv
     turns = 1 / (machine.max_batch * max((1 - load) ** 2, 1e-6))
-    return machine.departure_scv / scv * departures_scv(scv, turns / QUEUE_SLOWER)
+    slow = float(departures_scv(scv, np.array(turns / QUEUE_SLOWER)))
+    return machine.departure_scv / scv * slow
 
 
-def departures_scv(scv: float, turns: float) -> float:
+def departures_scv(scv: float, turns: FloatArray) -> FloatArray:
     """Index of dispersion of a full batch's departures over ``turns`` lifetimes of a request."""
-    fading = max(0.0, 1 - turns) if scv < 1 else math.exp(-turns / TURNS_FORGET)
-    return scv + (1 - scv) * fading
+    fading = np.maximum(0.0, 1 - turns) if scv < 1 else np.exp(-turns / TURNS_FORGET)
+    return np.asarray(scv + (1 - scv) * fading)
 
 
 def _burst(dispersion: float, phi: float, overlap: float) -> float:
