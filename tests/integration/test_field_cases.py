@@ -276,3 +276,52 @@ def test_a_process_without_the_lease_at_the_time_of_the_write_writes_nothing(
         control_plane.get("events", "-n", namespace, "--field-selector=reason=ScaledUp")["items"]
         == []
     )
+
+
+def test_the_second_of_two_installations_sees_the_first_through_the_api_server(
+    control_plane: ControlPlane, namespace: str, create: Callable[..., None]
+) -> None:
+    """FC-084: each writes the status of one object; the later write names who it was."""
+    for crd in CRDS.glob("serving*.yaml"):
+        control_plane.kubectl("apply", "-f", str(crd), check=True)
+    spec = {
+        "model": {"name": "meta-llama/Llama-3.1-8B-Instruct"},
+        "gpu": {"type": "A100-80GB"},
+        "slo": {"latency": "10s"},
+        "scaleTargetRef": {"name": "chat"},
+    }
+    kind = {"apiVersion": "serving.sojourn.dev/v1alpha1", "kind": "InferenceService"}
+    create({**kind, "metadata": {"name": "chat"}, "spec": spec})
+
+    def stored() -> dict[str, Any]:
+        body: dict[str, Any] = control_plane.get(
+            "inferenceservices.serving.sojourn.dev", "chat", "-n", namespace
+        )
+        return body
+
+    ref = ObjectRef(namespace, "chat", stored()["metadata"]["uid"], 1)
+
+    def written(controller: str, at: str) -> dict[str, Any]:
+        change = {"row": "Steady", "from": {}, "to": {}, "message": "nothing to do"}
+        status = {"controller": controller, "lastDecision": {"at": at, **change}}
+
+        async def write() -> None:
+            kube = await Kube.connect(str(control_plane.kubeconfig))
+            try:
+                await writers.write_status(kube, ref, status)
+            finally:
+                await kube.close()
+
+        asyncio.run(write())
+        return status
+
+    registry = Registry(Catalogue())
+    registry.put(stored(), 0.0)
+    entry = registry.get((namespace, "chat"))
+    assert entry is not None
+    entry.status = written("op-a/sojourn", "2026-09-21T00:00:10Z")
+    registry.put(stored(), 10.0)
+    assert entry.rival is None
+    written("op-b/sojourn", "2026-09-21T00:00:15Z")
+    registry.put(stored(), 15.0)
+    assert entry.rival == ("op-b/sojourn", 15.0)
