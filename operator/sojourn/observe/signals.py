@@ -39,6 +39,11 @@ class View:
         return tuple((pod, pod.key) for pod in self.pods.serving)
 
     @cached_property
+    def keys(self) -> tuple[PodKey, ...]:
+        """Keys of the pods that serve."""
+        return tuple(key for _, key in self.serving)
+
+    @cached_property
     def young(self) -> frozenset[PodKey]:
         """Pods whose series cannot fill the window yet."""
         wrong = self.evidence.wrong
@@ -168,6 +173,9 @@ def _summed(view: View, role: str, question: Question) -> Reading:
         )
     floor = -math.inf if question is Question.OFFERED else 0.0
     values, stale = _values(view, role), evidence.wrong.get("stale", ())
+    whole = _whole_sum(view, values, floor)
+    if whole is not None:
+        return Known(whole, evidence.at_s, lower_bound=bool(view.young))
     total, missing = 0.0, []
     for pod, key in serving:
         value = values.get(key)
@@ -180,6 +188,16 @@ def _summed(view: View, role: str, question: Question) -> Reading:
     if not seen or seen < view.scrape.min_coverage * (seen + len(late)):
         return _unseen(view, role, late, [pod for pod, _ in missing])
     return Known(total, evidence.at_s, lower_bound=bool(view.young or missing))
+
+
+def _whole_sum(view: View, values: Mapping[PodKey, float], floor: float) -> float | None:
+    """The sum where nothing is wrong with any pod, as is the rule: one look tells; else None."""
+    found = [values[key] for key in view.keys if key in values]
+    total = sum(found)
+    if len(found) < len(view.keys) or not math.isfinite(total) or min(found) < floor:
+        return None
+    stale = view.evidence.wrong.get("stale")
+    return total if not stale or stale.isdisjoint(view.keys) else None
 
 
 def _values(view: View, role: str) -> Mapping[PodKey, float]:
