@@ -105,7 +105,7 @@ def is_stable(problem: Problem) -> bool:
 def solve(problem: Problem) -> Solved:
     """Solve a stable or finite queue with a positive rate."""
     if problem.leftovers_expire:
-        stationary, oldest = chain.stationary(problem), None
+        stationary, oldest = chain.kernel(problem).stationary(), None
     else:
         stationary, oldest = _settled(problem)
     means = first_order.first_order(problem, stationary, oldest)
@@ -114,12 +114,13 @@ def solve(problem: Problem) -> Solved:
 
 def _settled(problem: Problem) -> tuple[chain.Chain, Oldest]:
     """The chain's law and the ages it depends on, which depend on it."""
-    stationary = chain.stationary(problem)
+    kernel = chain.kernel(problem)
+    stationary = kernel.stationary()
     oldest = places.oldest(problem, stationary)
     mean = stationary.mass @ stationary.taken(problem.batch)
     for _ in range(_SETTLINGS):
         before = mean
-        stationary = chain.stationary(problem, oldest)
+        stationary = kernel.stationary(oldest)
         oldest = places.oldest(problem, stationary)
         mean = stationary.mass @ stationary.taken(problem.batch)
         if abs(mean - before) < _SETTLED * mean:

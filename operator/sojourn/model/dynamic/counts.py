@@ -9,6 +9,7 @@ import numpy as np
 
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
+from sojourn.model.poisson import IntArray
 
 
 def pmf(mean: FloatArray, scv: float, size: int) -> FloatArray:
@@ -22,12 +23,18 @@ def pmf(mean: FloatArray, scv: float, size: int) -> FloatArray:
     Returns:
         Shape (n, size).
     """
+    return at(mean, scv, np.arange(size))
+
+
+def at(mean: FloatArray, scv: float, wanted: IntArray) -> FloatArray:
+    """P(J = j) for each j of ``wanted``: shape (n, len(wanted))."""
     if scv == 0:
-        return poisson.pmf(mean, size)
-    counts = np.arange(size)
+        return poisson.at(mean, wanted)
+    size = int(wanted.max(initial=0)) + 1
     grown = scv * np.maximum(mean, 1e-300)[:, None]
-    logs = counts * np.log(grown / (1 + grown)) - np.log1p(grown) / scv
-    return np.asarray(np.exp(logs + log_rising(1 / scv, size) - poisson.log_factorials(size)))
+    logs = wanted * np.log(grown / (1 + grown)) - np.log1p(grown) / scv
+    rising = log_rising(1 / scv, size) - poisson.log_factorials(size)
+    return np.asarray(np.exp(logs + rising[wanted]))
 
 
 def log_rising(start: float, size: int) -> FloatArray:

@@ -19,6 +19,9 @@ from sojourn.model.dynamic.problem import Problem
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
+# Counts from which a sum takes only a lattice of them.
+_SHORT_SUM = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class FirstOrder:
@@ -148,13 +151,17 @@ def _finite(
     top = float(means.max())
     deviation = np.sqrt(top * (1 + problem.scv * top))
     size = int(top + 12 * deviation + 40 * problem.scv * top + 60)
-    above = np.cumsum(counts.pmf(means, problem.scv, size)[:, ::-1], axis=1)[:, ::-1]
-    more = np.concatenate((above[:, 1:], np.zeros((means.size, 1))), axis=1)  # P(J > i)
-    queue = behind[:, None] + np.arange(size)
-    held = np.minimum(queue, problem.places)
-    area = (held * more).sum(axis=1) / problem.rate_per_s
-    lost = (more * (queue >= problem.places)).sum(axis=1)
-    return area, lost
+    # Short enough sums take every count.
+    points = np.arange(size) if size < _SHORT_SUM else poisson.lattice(size - 1)
+    ends = np.concatenate(([0.0], (points[1:] + points[:-1] + 1) / 2, [size]))
+    width = np.diff(ends)  # counts that each stands for, its own in the middle
+    law = counts.at(means, problem.scv, points)
+    above = np.cumsum((law * width)[:, ::-1], axis=1)[:, ::-1]
+    more = above - law * (points + 1 - ends[:-1])  # P(J > i)
+    queue = behind[:, None] + points
+    area = (np.minimum(queue, problem.places) * more) @ width / problem.rate_per_s
+    full = np.clip((behind[:, None] + ends[1:] - problem.places), 0.0, width)
+    return area, (more * full).sum(axis=1)
 
 
 def _idle_and_window(problem: Problem, chain: Chain, oldest: Oldest | None) -> tuple[float, float]:

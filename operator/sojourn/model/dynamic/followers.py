@@ -47,9 +47,10 @@ def _edges(problem: Problem, oldest: Oldest) -> FloatArray:
     cells = _CELLS_FIXED if problem.scv == 0 else _CELLS
     spread_s = math.sqrt(problem.batch - 1) / problem.rate_per_s
     many = math.ceil(max(end_s / (_SHARE * spread_s), min(cells, end_s / oldest.width_s)))
-    inside = [problem.wait_s] if problem.waits and problem.wait_s < end_s else []
+    window = [problem.wait_s] if problem.waits and problem.wait_s < end_s else []
+    inside = problem.bends_s[problem.bends_s < end_s]
     beyond = oldest.edges_s[oldest.edges_s > end_s]
-    return np.unique(np.concatenate((np.linspace(0, end_s, many + 1), inside, beyond)))
+    return np.unique(np.concatenate((np.linspace(0, end_s, many + 1), window, inside, beyond)))
 
 
 def _partial(problem: Problem, edges: FloatArray, mass: FloatArray, ledger: Ledger) -> FloatArray:

@@ -24,8 +24,7 @@ def gathered(problem: Problem, free_by: Callable[[FloatArray], FloatArray], ledg
     """
     k, rate = problem.batch - 1, problem.rate_per_s
     end_s = min(problem.wait_s, problem.certain_s)
-    # The law bends at the full batch's time if that is fixed.
-    bends = [problem.full_s] if problem.full_s < end_s else []
+    bends = problem.bends_s[problem.bends_s < end_s]
     times = np.unique(np.concatenate((np.linspace(0, end_s, _CELLS + 1), bends)))
     middle = (times[1:] + times[:-1]) / 2
     free = free_by(np.concatenate((middle, [end_s])))

@@ -59,6 +59,7 @@ class Oldest:
         met: P(X <= edge, nobody left over), (n + 1,); at 0 the share that found the server idle.
         left: P(X in cell, left over), (n,).
         ages: P(age in cell, somebody left over), (n,).
+        bends: times between edges, and ``met`` at them, where that is far from straight.
         last: those that came when the queue had no room for a whole batch any more, if any; they
             are not in ``left``.
     """
@@ -67,6 +68,7 @@ class Oldest:
     met: FloatArray
     left: FloatArray
     ages: FloatArray
+    bends: tuple[FloatArray, FloatArray]
     last: LastRound | None = None
 
     @property
@@ -94,7 +96,9 @@ class Oldest:
 
     def free_by(self, seconds: FloatArray) -> FloatArray:
         """P(X <= seconds), same shape."""
-        return np.interp(seconds, self.edges_s, self.met + self._left_below)
+        times, first = np.unique(np.concatenate((self.edges_s, self.bends[0])), return_index=True)
+        met = np.concatenate((self.met, self.bends[1]))[first]
+        return np.interp(seconds, times, met) + self.left_by(seconds)
 
     def young(self, problem: Problem, behind: IntArray) -> tuple[FloatArray, FloatArray]:
         """Ages below T, (n,), and their shares given that so many stay behind, (len(behind), n).

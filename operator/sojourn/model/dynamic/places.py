@@ -97,7 +97,9 @@ def oldest(problem: Problem, chain: Chain) -> Oldest:
         _, left = _served((turns, residuals), ratio, service, many)
     met = np.concatenate((service.met, np.full(many - cells, service.met[-1])))
     edges = np.asarray(service.width_s * np.arange(many + 1), dtype=float)
-    return Oldest(edges, met, scale * left, scale * ages, last)
+    bends = problem.bends_s
+    between = residual_cdf(problem, chain, bends) if bends.size else bends
+    return Oldest(edges, met, scale * left, scale * ages, (bends, between), last)
 
 
 def _thinned(problem: Problem, turns: IntArray) -> bool:

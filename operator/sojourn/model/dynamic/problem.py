@@ -60,6 +60,14 @@ class Problem:
         return self.wait_s > 0 and self.batch > 1
 
     @property
+    def bends_s(self) -> FloatArray:
+        """Times just before s_B at which the law of a fixed service's residual bends, rising."""
+        if self.scv > 0:
+            return np.zeros(0)
+        times = self.full_s - np.array([8.0, 4.0, 2.0, 1.0, 0.5, 0.0]) / self.rate_per_s
+        return times[times > 0]
+
+    @property
     def certain_s(self) -> float:
         """Time after its first request at which a batch has filled for certain."""
         k = self.batch - 1

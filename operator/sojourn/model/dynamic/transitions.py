@@ -3,97 +3,116 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
 from sojourn.model.dynamic import counts
 from sojourn.model.dynamic.oldest import Oldest
 from sojourn.model.dynamic.problem import Problem
+from sojourn.model.poisson import IntArray
 
 
-def matrix(
-    problem: Problem, grid: npt.NDArray[np.int64], oldest: Oldest | None, *, folded: bool
-) -> FloatArray:
-    """P(next = t | present = n) for n of the grid and t = 0 up to its last, shape (n, last + 1).
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Numbers that moves are looked at, from 0 to the last state.
 
-    Args:
-        problem: the replica.
-        grid: numbers present, increasing, from 1.
-        oldest: ages of the oldest left over; without, its window has ended.
-        folded: whether what would be beyond the last is counted there (a finite queue loses it).
+    Attributes:
+        at: all of them, or so many that a law of counts is next to straight between, (t,).
+        width: how many numbers each stands for, (t,).
+        partial: how many of ``at`` are below a full batch, 0 among them.
     """
-    batch, last = problem.batch, int(grid[-1])
-    taken = np.minimum(grid, batch).astype(float)
-    alone = int(np.searchsorted(grid, batch, side="right"))
-    means = problem.rate_per_s * problem.seconds(taken[:alone])
-    moves = np.zeros((grid.size, last + 1))
-    moves[:alone] = counts.pmf(means, problem.scv, last + 1)
-    if alone < grid.size:
-        served = np.array([problem.rate_per_s * problem.full_s])
-        during = counts.pmf(served, problem.scv, last + 1)[0]
-        offset = np.arange(last + 1) - (grid[alone:, None] - batch)
-        moves[alone:] = np.where(offset >= 0, during[np.maximum(offset, 0)], 0.0)
+
+    at: IntArray
+    width: FloatArray
+    partial: int
+
+
+def alone(problem: Problem, present: IntArray, targets: Targets) -> FloatArray:
+    """P(next = t | present = n <= B), nobody left behind: (len(present), len(targets.at)).
+
+    What would be beyond the last target is not in it.
+    """
+    seconds = problem.seconds(present)
+    moves = counts.at(problem.rate_per_s * seconds, problem.scv, targets.at) * targets.width
     if problem.waits:
-        _gather_alone(problem, moves[:alone], taken[:alone])
-        few = grid[alone:] - batch
-        few = few[few < batch]
-        if few.size and oldest is not None:
-            _gather_leftovers(problem, moves[alone : alone + few.size], few, oldest)
+        _gather_alone(problem, moves, seconds, targets)
     else:
         # Nobody came: the next arrival starts a batch of its own.
         moves[:, 1] += moves[:, 0]
     moves[:, 0] = 0.0
-    if folded:
-        moves[:, last] += np.maximum(0.0, 1 - moves.sum(axis=1))
-    return moves
+    return np.asarray(moves)
 
 
-def tail_row(problem: Problem, last: int, step: float, ratio: float) -> FloatArray:
-    """Moves of the whole geometric tail last, last + step, ... seen as one state."""
-    served = np.array([problem.rate_per_s * problem.full_s])
-    during = counts.pmf(served, problem.scv, last + 1)[0]
+def later(problem: Problem, behind: IntArray, last: int) -> FloatArray:
+    """P(next = t | m left behind), t = 0..last, with windows that end before the service does.
+
+    Shape (len(behind), last + 1); what would be beyond the last is not in it.
+    """
+    during = _during_full(problem, last + 1)
+    offset = np.arange(last + 1) - behind[:, None]
+    return np.where(offset >= 0, during[np.maximum(offset, 0)], 0.0)
+
+
+def tail_row(problem: Problem, start: int, last: int, tail: tuple[int, float]) -> FloatArray:
+    """Moves of a whole geometric tail seen as one state, to 0..last: (last + 1,).
+
+    Args:
+        problem: the replica.
+        start: number present in the first state of the tail.
+        last: largest target.
+        tail: distance of its states, and ratio of their masses.
+    """
+    step, ratio = tail
+    during = _during_full(problem, last + 1)
     row = np.zeros(last + 1)
-    behind, weight = last - problem.batch, 1.0
+    behind, weight = start - problem.batch, 1.0
     while behind <= last and weight > 1e-14:
         row[behind:] += weight * during[: last + 1 - behind]
-        behind += int(step)
+        behind += step
         weight *= ratio
     return row
 
 
-def _gather_alone(problem: Problem, moves: FloatArray, taken: FloatArray) -> None:
+def _during_full(problem: Problem, size: int) -> FloatArray:
+    """P(j arrivals in a full batch's service), j = 0..size-1."""
+    served = np.array([problem.rate_per_s * problem.full_s])
+    return np.asarray(counts.pmf(served, problem.scv, size)[0])
+
+
+def _gather_alone(
+    problem: Problem, moves: FloatArray, seconds: FloatArray, targets: Targets
+) -> None:
     """After a batch that leaves nobody: the window opens at the first arrival, S or before.
 
     With S <= T the next batch is 1 + Poisson(lambda T). With S > T it is the arrivals in S, unless
     the first comes after S - T: then it is 1 + Poisson(lambda T) again.
     """
-    batch, rate, wait_s = problem.batch, problem.rate_per_s, problem.wait_s
-    size = min(batch, moves.shape[1] - 1)  # targets 1..size-1 are partial batches
-    if math.isinf(wait_s) or rate * wait_s > 1e9:
-        moves[:, 1:size] = 0.0
+    few = slice(1, targets.partial)
+    over = np.maximum(0.0, 1 - moves.sum(axis=1))
+    if math.isinf(problem.wait_s) or problem.rate_per_s * problem.wait_s > 1e9:
+        moves[:, few] = 0.0
     else:
-        window = poisson.pmf(rate * wait_s, size + 1)
-        partial = _partial(problem, problem.seconds(taken), window, moves[:, 1:size])
-        moves[:, 1:size] = partial
-    beyond = moves[:, size + 1 :].sum(axis=1) if moves.shape[1] > size + 1 else 0.0
-    over = _beyond(problem, problem.rate_per_s * problem.seconds(taken), moves.shape[1])
+        during = moves[:, few] / targets.width[few]
+        moves[:, few] = targets.width[few] * _partial(problem, seconds, targets.at[few], during)
+    beyond = moves[:, targets.partial + 1 :].sum(axis=1)
     moves[:, 0] = 0.0
-    moves[:, size] = np.maximum(0.0, 1 - moves[:, 1:size].sum(axis=1) - beyond - over)
+    full = 1 - moves[:, few].sum(axis=1) - beyond - over
+    moves[:, targets.partial] = np.maximum(0.0, full)
 
 
 def _partial(
-    problem: Problem, seconds: FloatArray, window: FloatArray, during: FloatArray
+    problem: Problem, seconds: FloatArray, size: IntArray, during: FloatArray
 ) -> FloatArray:
-    """P(next batch is i + 1, nobody left), i = 0..k-1; ``during`` is P(J = i + 1)."""
+    """P(next batch is of a size below B, nobody left); ``during`` is P(J = size)."""
     rate, wait_s = problem.rate_per_s, problem.wait_s
-    k = during.shape[1]
-    fresh = window[:k] - window[1 : k + 1]
+    window = poisson.at(rate * wait_s, size - 1)
+    fresh = window - poisson.at(rate * wait_s, size)
     if problem.scv == 0:
         late = np.exp(-rate * np.maximum(seconds - wait_s, 0.0))[:, None]
-        return np.asarray(np.where(seconds[:, None] <= wait_s, window[:k], during + late * fresh))
+        return np.asarray(np.where(seconds[:, None] <= wait_s, window, during + late * fresh))
     shape = 1 / problem.scv
     beyond = counts.gamma_tail(shape, wait_s * shape / seconds)[:, None]
     x = wait_s * (rate + shape / seconds)
@@ -101,8 +120,8 @@ def _partial(
     with np.errstate(divide="ignore"):
         logs = rate * wait_s - shape * np.log1p(rate * seconds / shape) + np.log(base)
     late = np.exp(np.minimum(logs, 0.0))[:, None]
-    raised = raised_tails(shape, x, base, k + 1)[:, 1:]
-    return np.asarray((1 - beyond) * window[:k] + during * raised + late * fresh)
+    raised = raised_tails(shape, x, base, problem.batch)[:, size]
+    return np.asarray((1 - beyond) * window + during * raised + late * fresh)
 
 
 def raised_tails(shape: float, x: FloatArray, base: FloatArray, size: int) -> FloatArray:
@@ -118,22 +137,28 @@ def raised_tails(shape: float, x: FloatArray, base: FloatArray, size: int) -> Fl
     return np.asarray(np.minimum(1.0, tails))
 
 
-def _gather_leftovers(
-    problem: Problem, moves: FloatArray, behind: npt.NDArray[np.int64], oldest: Oldest
-) -> None:
-    """After a full batch that leaves m < B: the oldest's timer may outlast the service."""
+def leftovers(problem: Problem, moves: FloatArray, behind: IntArray, oldest: Oldest) -> FloatArray:
+    """Moves after a full batch that leaves m < B, whose oldest's timer may outlast the service.
+
+    Args:
+        problem: the replica.
+        moves: the same if no timer did, (len(behind), last + 1).
+        behind: m, from 1 to below B.
+        oldest: ages of the oldest left over.
+    """
     batch = problem.batch
     ages_s, shares = oldest.young(problem, behind)
     gathered, tails = _waited(problem, problem.wait_s - ages_s)
-    served = np.array([problem.rate_per_s * problem.full_s])
-    during = counts.pmf(served, problem.scv, batch)[0]
     ended = 1 - shares.sum(axis=1, keepdims=True)
-    partial = shares @ gathered + during * (shares @ tails + ended)
-    for row, left, law in zip(moves, behind, partial, strict=True):
-        beyond = row[batch + 1 :].sum()
-        lost = max(0.0, 1 - row.sum())
-        row[left:batch] = law[: batch - left]
-        row[batch] = max(0.0, 1 - row[left:batch].sum() - beyond - lost)
+    partial = shares @ gathered + _during_full(problem, batch) * (shares @ tails + ended)
+    more = np.arange(batch) - behind[:, None]
+    law = np.take_along_axis(partial, np.maximum(more, 0), axis=1)
+    corrected = moves.copy()
+    corrected[:, :batch] = np.where(more >= 0, law, 0.0)
+    # What no longer starts short of a full batch starts when it is full.
+    gained = moves[:, :batch].sum(axis=1) - corrected[:, :batch].sum(axis=1)
+    corrected[:, batch] = np.maximum(0.0, moves[:, batch] + gained)
+    return corrected
 
 
 def _waited(problem: Problem, timer_s: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -151,8 +176,3 @@ def _waited(problem: Problem, timer_s: FloatArray) -> tuple[FloatArray, FloatArr
     tails = raised_tails(shape, x, counts.gamma_tail(shape, x), batch)
     ended = 1 - counts.gamma_tail(shape, timer_s * shape / problem.full_s)
     return gathered * ended[:, None], tails
-
-
-def _beyond(problem: Problem, means: FloatArray, size: int) -> FloatArray:
-    """P(J >= size) for each mean, (n,)."""
-    return np.asarray(np.maximum(0.0, 1 - counts.pmf(means, problem.scv, size).sum(axis=1)))
