@@ -10,8 +10,9 @@ from sojourn.decide.capacity import MANY_REPLICAS, Serving, replicas_for
 from sojourn.decide.proposal import Proposal
 from sojourn.facts.finding import Finding, Verdict
 from sojourn.facts.reasons import Reason
-from sojourn.facts.replica import DynamicReplica, OperatingPoint
+from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint
 from sojourn.facts.service import Effective, Source
+from sojourn.facts.service_time import TokenLengths
 from sojourn.facts.sojourn import LatencyGoal, Sojourn
 from sojourn.model import latency_bound
 from sojourn.model.max_rate import excess
@@ -73,7 +74,8 @@ def slo_below_floor(proposal: Proposal) -> Finding | None:
         return None
     name, field, asked = _missed_goal(goal, alone.binding)
     guessed = "" if alone.binding == "OutputToken" else _assumed(proposal)
-    unsure = guessed or (_estimated(proposal) and alone.ratio <= 1 + ESTIMATE_ERROR)
+    certain = _shortest(proposal, idle, goal) if guessed else alone.ratio
+    unsure = _estimated(proposal) and certain <= 1 + ESTIMATE_ERROR
     message = (
         f"{name} of {format_duration(asked)} at P{goal.probability * 100:g} cannot be met at any "
         f"load: a lone request on an idle replica takes {format_duration(alone.value_s)}{guessed}. "
@@ -83,6 +85,15 @@ def slo_below_floor(proposal: Proposal) -> Finding | None:
     numbers = (("floor_s", alone.value_s), ("slo_s", asked))
     verdict = Verdict.WARN if unsure else Verdict.REJECT
     return Finding(Reason.SLO_UNREACHABLE, verdict, field, message, numbers)
+
+
+def _shortest(proposal: Proposal, idle: OperatingPoint, goal: LatencyGoal) -> float:
+    """Times the goal that a request of one token in and one out takes: no length is shorter."""
+    if not isinstance(idle.replica, ContinuousReplica):
+        return 0.0
+    one = replace(idle.replica, output=TokenLengths(1.0), prompt_tokens=1.0)
+    shortest = replace(idle, replica=one)
+    return excess(sojourn_at(proposal.serving.queue, shortest, goal.probability), goal).ratio
 
 
 def _assumed(proposal: Proposal) -> str:

@@ -317,6 +317,8 @@ def test_what_is_assumed_of_the_tokens_refuses_no_slo() -> None:
     assumed = estimated(10.0)[Reason.SLO_UNREACHABLE]
     assert assumed.verdict is Verdict.WARN
     assert "256 out assumed (declare spec.traffic.outputTokens)" in assumed.message
+    below_one_step = estimated(0.005)[Reason.SLO_UNREACHABLE]
+    assert below_one_step.verdict is Verdict.REJECT, "not even one token in and one out"
     declared = estimated(1.0, output=DeclaredTokens(256, 1200))[Reason.SLO_UNREACHABLE]
     assert declared.verdict is Verdict.REJECT
     assert "assumed" not in declared.message
