@@ -42,6 +42,7 @@ from sojourn.observe.scale_reader import ScaleReader
 log = logging.getLogger(__name__)
 
 
+HEED_S = 1.0
 SYNC_RETRY_S = 2.0
 WATCH_PATIENCE_S = 60.0
 """How far a watch may be behind a list before the process is restarted."""
@@ -206,9 +207,12 @@ class Operator:
     async def _stop_asked(self) -> None:
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked.set)
-        await asked.wait()
+        while not asked.is_set():
+            # Kopf sets handlers of its own on its way up, which would end it without a drain.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, asked.set)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asked.wait(), HEED_S)
         # The cluster takes some time to send admission requests elsewhere.
         self.draining = True
         await self.gate.drain()

@@ -33,6 +33,8 @@ class Entry:
     """One InferenceService with what earlier ticks left behind.
 
     Attributes:
+        stale: the spec or its profile changed since it was resolved; a tick under way goes on with
+            what it began with.
         shown: what this process wrote of it last; None when ``status`` is as it was read.
         differs_since_s: since when something lasting is not in the status; None when nothing is.
     """
@@ -41,6 +43,7 @@ class Entry:
     past: Past
     declaration: Declaration | None = None
     problems: tuple[Finding, ...] = ()
+    stale: bool = True
     resolved: Resolved | None = None
     serving: Serving | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +101,7 @@ class Registry:
             return False
         entry.fingerprint = fingerprint
         self._unlink(entry)
-        entry.ref, entry.resolved, entry.serving = ref, None, None
+        entry.ref, entry.stale = ref, True
         entry.calibration = None
         entry.declaration, entry.problems = read(body)
         self._link(entry)
@@ -185,17 +188,21 @@ class Registry:
         return entry.rate_per_s if entry is not None else None
 
     def _fresh(self, entry: Entry) -> Entry:
-        if entry.resolved is None and entry.declaration is not None:
-            entry.resolved = self.resolve(entry.declaration)
-            service = entry.resolved.service
-            if service is not None:
-                tail_rule = service.declaration.scaling.tail_rule
-                entry.serving = Serving(service, model_for(service.replica, tail_rule))
+        if not entry.stale:
+            return entry
+        entry.stale = False
+        resolved = self.resolve(entry.declaration) if entry.declaration is not None else None
+        service = resolved.service if resolved is not None else None
+        serving = None
+        if service is not None:
+            tail_rule = service.declaration.scaling.tail_rule
+            serving = Serving(service, model_for(service.replica, tail_rule))
+        entry.resolved, entry.serving = resolved, serving
         return entry
 
     def _stale(self, profile_key: Key) -> None:
         for key in self._by_profile.get(profile_key, ()):
-            self._entries[key].resolved = None
+            self._entries[key].stale = True
 
     def _link(self, entry: Entry) -> None:
         if entry.declaration is None:

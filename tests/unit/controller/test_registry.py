@@ -125,6 +125,23 @@ def test_a_profile_that_arrives_later_is_used_at_once() -> None:
     assert entry.resolved.findings == ()
 
 
+def test_a_spec_that_changes_during_a_tick_is_resolved_for_the_next() -> None:
+    one = registry(body())
+    (entry,) = one.entries()
+    begun_with = entry.resolved, entry.serving
+    assert entry.serving is not None
+    one.put(body(generation=2, scaling={"maxReplicas": 9}), NOW_S)
+    one.put_profile({"metadata": {"namespace": "prod", "name": "p"}, "spec": {}})
+    assert (entry.resolved, entry.serving) == begun_with
+    (again,) = one.entries()
+    assert again.serving is not None
+    assert again.serving.service.declaration.scaling.max_replicas == 9
+    one.put({**body(generation=3), "spec": {}}, NOW_S)
+    (unreadable,) = one.entries()
+    assert unreadable.serving is None
+    assert unreadable.problems
+
+
 def test_what_a_list_brought_and_the_watch_did_not_is_told() -> None:
     one = registry(body())
     assert one.unwatched() == {("prod", "chat")}
