@@ -39,15 +39,34 @@ class _Walk:
     Attributes:
         arrive: rates of own arrivals, from state to state, float array (d, d).
         jumps: P(k own arrivals, from d to e) in n jumps, float array (n, k, d, e).
+        left: the same wherever it goes, float array (n, k, d).
     """
 
     arrive: FloatArray
     jumps: FloatArray
+    left: FloatArray
 
-    def counted(self, gaps: FloatArray) -> FloatArray:
-        """P(own arrivals = k, D goes from d to e) in a time, shape of ``gaps`` + (k, d, e)."""
-        law = poisson.pmf(_FASTEST * gaps, _JUMPS)
-        return np.asarray(np.tensordot(law, self.jumps, 1))
+    def counted(self, gaps: float) -> FloatArray:
+        """P(own arrivals = k, D goes from d to e) in a time, float array (k, d, e)."""
+        return np.asarray(np.tensordot(_jumps(np.array(gaps)), self.jumps, 1))
+
+    def ahead(self, found: FloatArray, gaps: FloatArray) -> FloatArray:
+        """Rates of an own arrival after k others, by the state it leaves, (r, p, k, d).
+
+        Args:
+            found: law of D at the start, float array (p, d).
+            gaps: times, float array (r, p).
+        """
+        led = np.einsum("pd,nkde->pnke", found, self.jumps)
+        return np.asarray(np.einsum("rpn,pnke->rpke", _jumps(gaps), led) @ self.arrive)
+
+    def behind(self, gaps: FloatArray) -> FloatArray:
+        """P(k own arrivals) in a time by the state at its start, shape of ``gaps`` + (k, d)."""
+        return np.asarray(np.tensordot(_jumps(gaps), self.left, 1))
+
+
+def _jumps(gaps: FloatArray) -> FloatArray:
+    return poisson.pmf(_FASTEST * gaps, _JUMPS)
 
 
 @lru_cache(maxsize=1)
@@ -62,7 +81,7 @@ def _walk() -> _Walk:
     for n in range(1, _JUMPS):
         jumps[n] = jumps[n - 1] @ stay / _FASTEST
         jumps[n, 1:] += jumps[n - 1, :-1] @ arrive / _FASTEST
-    return _Walk(arrive, jumps)
+    return _Walk(arrive, jumps, jumps.sum(-1))
 
 
 def applies(machine: Machine, stream: Arrivals) -> bool:
@@ -82,14 +101,13 @@ def first_token(machine: Machine, stream: Arrivals, step_s: float, phi: float) -
     """
     walk, rate = _walk(), stream.rate_per_s
     before_s = step_s / (1 - min(phi, _MOST_PHI))
-    earlier = walk.counted(np.array(rate * before_s)) @ _leaving(rate * before_s)
+    earlier = walk.counted(rate * before_s) @ _leaving(rate * before_s)
     start = _stationary(earlier.sum(0))
     rest = ((np.arange(_RESIDUALS) + 0.5) / _RESIDUALS)[:, None]
     length_s = step_s + machine.prompt_s * np.arange(_MOST)
     # Prompts of the running step arrived in the step before it.
-    found = (start @ earlier)[None, :, None, None, :]
-    ahead = (found @ walk.counted(rate * (1 - rest) * length_s))[..., 0, :] @ walk.arrive
-    behind = walk.counted(rate * rest * length_s).sum(-1)
+    ahead = walk.ahead(start @ earlier, rate * (1 - rest) * length_s)
+    behind = walk.behind(rate * rest * length_s)
     mass = np.einsum("rpjd,rpid,p->rpji", ahead, behind, length_s)
     company = np.arange(_MOST)
     values = (rest * length_s + step_s)[:, :, None, None] + machine.prompt_s * (
