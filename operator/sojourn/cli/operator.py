@@ -27,6 +27,8 @@ def _set_up_logging(level: str) -> None:
     # logged by the operator itself, with their reasons.
     logging.getLogger("kopf.objects").addFilter(_is_trouble)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    # Its warning of a failed connection holds the whole query, in every tick of an outage.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 def _is_trouble(record: logging.LogRecord) -> bool:

@@ -59,6 +59,7 @@ class Gatherer:
         self._scales = scales
         self._templates = custom.Templates()
         self._sparse = False
+        self._outage = ""
         self._selections: dict[tuple[tuple[str, str], ...], int] = {}
 
     async def gather(
@@ -74,6 +75,7 @@ class Gatherer:
         evidence, _ = await asyncio.gather(
             self._evidence(declarations, now_s), self._refresh(declarations)
         )
+        self._tell_of_outage(evidence if isinstance(evidence, str) else "")
         observed: dict[Key, Observation] = {}
         for number, declaration in enumerate(declarations):
             key = declaration.ref.key
@@ -177,6 +179,14 @@ class Gatherer:
                 return evidence.failed[Question.HEALTH]
         self._warn_of_sparse_series(evidence)
         return evidence
+
+    def _tell_of_outage(self, why: str) -> None:
+        """Log that metrics went and came back, once each, not in every tick between."""
+        if why and not self._outage:
+            log.warning("no metrics, so nothing is scaled down until they are back: %s", why)
+        elif self._outage and not why:
+            log.warning("metrics are back")
+        self._outage = why
 
     def _warn_of_sparse_series(self, evidence: Evidence) -> None:
         """Say once that most series are too sparse: then no window is ever full, and nobody knows.

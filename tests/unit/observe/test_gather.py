@@ -375,6 +375,26 @@ def test_questions_have_distinct_texts() -> None:
     assert len(set(texts.values())) == len(texts)
 
 
+def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
+    prometheus: FakePrometheus, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies = [Reply(503), Reply(503), None]
+    up = answering(healthy())
+
+    def answer(request: Asked) -> Reply:
+        reply = replies[0]
+        if reply is None:
+            return up(request)
+        replies.pop(0)
+        return reply
+
+    prometheus.answer = answer
+    gather(prometheus, cluster_of(), [declaration()], ticks=3)
+    assert caplog.text.count("no metrics, so nothing is scaled down") == 1
+    assert "503" in caplog.text
+    assert caplog.text.count("metrics are back") == 1
+
+
 def test_a_scrape_that_lands_between_two_questions_is_doubted_by_the_last(
     prometheus: FakePrometheus,
 ) -> None:
