@@ -3,8 +3,8 @@
     python -m benchmarks.queueing_honesty FILE ...
 
 A P99 (latency, end to end or first token) more than 5 % below the simulated one must come with a
-warning that names the metric and a size in percent. "Beyond" are misses larger than the run's own
-half-width as well. Rows that are honest without help and warned all the same are counted too: a
+warning that names the metric and a size in percent, no smaller than the miss less the run's own
+half-width. Rows that are honest without help and warned all the same are counted too: a
 warning on every answer would be worth nothing.
 """
 
@@ -27,7 +27,7 @@ METRICS = {
     "e2e_p99": re.compile("P99 end to end"),
     "ttft_p99": re.compile("P99 of the time to first token"),
 }
-SIZE = re.compile(r"(up to|be|times) \d+ %")
+SIZE = re.compile(r"(?:up to|be|times) (\d+) %")
 OPTIMISTIC = 0.05
 
 
@@ -37,16 +37,21 @@ class Finding:
 
     Attributes:
         error: predicted / simulated - 1.
-        beyond: the miss is larger than the half-width of the simulated value.
-        warned: a warning names the metric and a size.
+        width: half-width of the simulated value, relative.
+        warned: largest size that a warning of the metric names, as a fraction; 0 without one.
     """
 
     row: str
     group: str
     metric: str
     error: float
-    beyond: bool
-    warned: bool
+    width: float
+    warned: float
+
+    @property
+    def honest(self) -> bool:
+        """Not optimistic, or warned of a miss as large, the half-width of the run aside."""
+        return not self.optimistic or (self.warned > 0 and self.warned + self.width >= -self.error)
 
     @property
     def optimistic(self) -> bool:
@@ -62,33 +67,40 @@ def findings(row: dict[str, Any]) -> list[Finding]:
         error = scored.errors.get(metric)
         if error is None:
             continue
-        miss = given[metric] - scored.predicted[metric]
         found.append(
             Finding(
                 row=str(row["id"]),
                 group=f"{row['system']} {row['inputs'].get('routing') or 'one'}",
                 metric=metric,
                 error=error,
-                beyond=miss > (given.get(f"{metric}_hw") or 0.0),
-                warned=any(words.search(text) and SIZE.search(text) for text in scored.warnings),
+                width=(given.get(f"{metric}_hw") or 0.0) / given[metric],
+                warned=_named(words, scored.warnings),
             )
         )
     return found
 
 
+def _named(words: re.Pattern[str], warnings: Sequence[str]) -> float:
+    spoken = [text for text in warnings if words.search(text)]
+    sizes = [int(size) for text in spoken for size in SIZE.findall(text)]
+    return max(sizes, default=0) / 100
+
+
 def _print(found: Sequence[Finding]) -> None:
     for one in found:
-        if one.optimistic and not one.warned:
-            state = "beyond the half-width" if one.beyond else "within the half-width"
-            print(f"NOT WARNED {one.row} {one.group} {one.metric} {one.error:+.1%}, {state}")
+        if not one.honest:
+            print(
+                f"NOT WARNED {one.row} {one.group} {one.metric} {one.error:+.1%}, half-width "
+                f"{one.width:.1%}, warned of {one.warned:.0%}"
+            )
     groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for one in found:
         groups[one.group, one.metric].append(one)
     print(f"{'':44}{'rows':>6}{'optimistic':>12}{'not warned':>12}{'warned in vain':>16}")
     for (group, metric), some in sorted(groups.items()):
         low = [one for one in some if one.optimistic]
-        silent = sum(not one.warned for one in low)
-        vain = sum(one.warned and not one.optimistic for one in some)
+        silent = sum(not one.honest for one in some)
+        vain = sum(one.warned > 0 and not one.optimistic for one in some)
         print(f"{group + ' ' + metric:44}{len(some):6}{len(low):12}{silent:12}{vain:16}")
 
 

@@ -23,7 +23,7 @@ from sojourn.model.stability import STABLE_BELOW
 
 ONLY_SIMULATED = (
     "one queue before several batching servers: only a simulation is honest; the values are those "
-    "of random splitting, whose P99 is 0 to 130 % too high and at times 12 % too low"
+    "of random splitting, whose P99 is 0 to 130 % too high and at times 15 % too low"
 )
 
 _BINS = 4000

@@ -22,9 +22,7 @@ def quick(row: dict[str, Any]) -> bool:
 
 def audit(row: dict[str, Any]) -> None:
     silent = [
-        f"{one.metric} {one.error:+.1%}"
-        for one in queueing_honesty.findings(row)
-        if one.optimistic and not one.warned
+        f"{one.metric} {one.error:+.1%}" for one in queueing_honesty.findings(row) if not one.honest
     ]
     assert not silent
 
@@ -47,4 +45,4 @@ def test_most_honest_answers_of_one_engine_are_not_warned_of() -> None:
         for one in queueing_honesty.findings(row)
         if not one.optimistic
     ]
-    assert sum(one.warned for one in found) / len(found) < 0.25
+    assert sum(one.warned > 0 for one in found) / len(found) < 0.25

@@ -76,7 +76,7 @@ def _routed(machine: Machine, stream: Arrivals, people: Population) -> list[str]
     if peaks > _BURSTY:
         found.append(
             f"bursty arrivals, {peaks:.1f} times as variable as Poisson's: P99 {_TTFT} may be up "
-            "to 35 % low"
+            "to 45 % low"
         )
     return found
 
