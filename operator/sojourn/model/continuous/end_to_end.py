@@ -31,7 +31,7 @@ _NEAR, _WIDER = 0.04, 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class Block:
     """Classes whose first tokens have equally many nodes, with the ends of their rows.
 
     Attributes:
@@ -51,12 +51,14 @@ def quantiles_s(first: FirstToken, decoded: Decoded, levels: Sequence[float]) ->
     """Seconds at probabilities ``levels``, each strictly between 0 and 1."""
     if not levels:
         return []
-    blocks = _blocks(first, decoded)
+    parts = blocks(first, decoded)
     lengths = decoded.pairs.sum(1)
-    low_s = np.concatenate([(b.seconds[:, :, 0] + b.firsts_s[:, :1]).ravel() for b in blocks])
-    high_s = np.concatenate([(b.seconds[:, :, -1] + b.firsts_s[:, -1:]).ravel() for b in blocks])
-    mass = np.concatenate([(b.weights[:, None] * lengths).ravel() for b in blocks])
-    guesses = cells.quantiles((low_s + high_s) / 2, mass, levels)
+    low_s = np.concatenate([(b.seconds[:, :, 0] + b.firsts_s[:, :1]).ravel() for b in parts])
+    high_s = np.concatenate([(b.seconds[:, :, -1] + b.firsts_s[:, -1:]).ravel() for b in parts])
+    mass = np.concatenate([(b.weights[:, None] * lengths).ravel() for b in parts])
+    nodes = decoded.pairs.sum(0) / decoded.pairs.sum()
+    means_s = [b.seconds @ nodes + (b.firsts_s @ b.cuts)[:, None] for b in parts]
+    guesses = cells.quantiles(np.concatenate([one.ravel() for one in means_s]), mass, levels)
     found = []
     for level, guess_s in zip(levels, guesses, strict=True):
         near = _NEAR
@@ -64,7 +66,7 @@ def quantiles_s(first: FirstToken, decoded: Decoded, levels: Sequence[float]) ->
             window = (guess_s / (1 + near), guess_s * (1 + near))
             below = float(mass[high_s < window[0]].sum())
             rows = (high_s >= window[0]) & (low_s <= window[1])
-            seconds = _within(blocks, decoded.pairs, rows, window, level * mass.sum() - below)
+            seconds = _within(parts, decoded.pairs, rows, window, level * mass.sum() - below)
             if seconds is not None:
                 break
             near *= _WIDER
@@ -73,7 +75,7 @@ def quantiles_s(first: FirstToken, decoded: Decoded, levels: Sequence[float]) ->
 
 
 def _within(
-    blocks: Sequence[_Block],
+    parts: Sequence[Block],
     pairs: FloatArray,
     rows: np.ndarray,
     window: tuple[float, float],
@@ -81,7 +83,7 @@ def _within(
 ) -> float | None:
     """Where the weight of atoms of ``rows`` reaches ``mass``; None if outside the window."""
     values, weights, at = [], [], 0
-    for block in blocks:
+    for block in parts:
         size = block.weights.size * pairs.shape[0]
         group, length = np.nonzero(rows[at : at + size].reshape(-1, pairs.shape[0]))
         at += size
@@ -102,7 +104,8 @@ def _within(
     return float(np.interp(before, middles, near_s[order]))
 
 
-def _blocks(first: FirstToken, decoded: Decoded) -> list[_Block]:
+def blocks(first: FirstToken, decoded: Decoded) -> list[Block]:
+    """The classes of arrivals, those with equally many nodes of the first token together."""
     usual_s = decoded.mean_s()
     kinds: dict[int, list[int]] = {}
     edges = (_FEW, _MANY, _QUEUE)
@@ -111,14 +114,14 @@ def _blocks(first: FirstToken, decoded: Decoded) -> list[_Block]:
             continue
         large = one.first_token.mean_s > _LARGE * usual_s
         kinds.setdefault(2 if one.full else int(large), []).append(i)
-    blocks = []
+    found = []
     for kind, members in kinds.items():
         laws = [first.found[i].first_token for i in members]
         nodes = _condensed(laws, edges[kind])
-        blocks.append(
-            _Block(nodes, np.diff(edges[kind]), decoded.seconds[members], decoded.shares[members])
+        found.append(
+            Block(nodes, np.diff(edges[kind]), decoded.seconds[members], decoded.shares[members])
         )
-    return blocks
+    return found
 
 
 def _condensed(laws: Sequence[Law], edges: FloatArray) -> FloatArray:

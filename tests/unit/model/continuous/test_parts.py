@@ -8,9 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sojourn.errors import ModelDomainError
-from sojourn.facts.replica import ContinuousReplica
+from sojourn.facts.replica import ContinuousReplica, OperatingPoint
 from sojourn.facts.service_time import IterationTime, TokenLengths
-from sojourn.model.continuous import cells, counts, fluctuation, lengths
+from sojourn.model.continuous import (
+    ContinuousModel,
+    cells,
+    counts,
+    decoding,
+    end_to_end,
+    first_token,
+    fluctuation,
+    lengths,
+)
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.machine import machine
 from sojourn.model.continuous.population import departures_scv, population
@@ -236,3 +245,49 @@ def test_levelled_replicas_fill_less_often(pooled: int) -> None:
 def test_departures_of_a_full_batch_are_poisson_at_first_and_vary_as_the_outputs_later() -> None:
     assert list(departures_scv(0.0, np.array([0.0, 1.0]))) == [1, 0]
     assert departures_scv(2.0, np.array(100.0)) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("load", [0.05, 0.6, 0.9])
+@pytest.mark.parametrize("output", [LAWS[0], LAWS[1], LAWS[3]], ids=lambda law: law.law)
+def test_the_end_to_end_quantile_is_that_of_all_sums(load: float, output: TokenLengths) -> None:
+    one = machine(replica(output=output, prompt_tokens=3000.0))
+    stream = Arrivals(load * one.capacity_per_s)
+    people = population(one, stream)
+    first = first_token.first_token(one, stream, people)
+    decoded = decoding.decode(one, stream, people, first)
+    values, weights = [], []
+    for block in end_to_end.blocks(first, decoded):
+        summed = block.firsts_s[:, None, :, None] + block.seconds[:, :, None, :]
+        shared = block.cuts[:, None] * decoded.pairs[:, None, :]
+        values.append(summed.ravel())
+        weights.append((block.weights[:, None, None, None] * shared).ravel())
+    value, weight = np.concatenate(values), np.concatenate(weights)
+    order = np.argsort(value)
+    middles = np.cumsum(weight[order]) - weight[order] / 2
+    levels = (0.5, 0.95, 0.99)
+    expected = [np.interp(level * weight.sum(), middles, value[order]) for level in levels]
+    # Equal sums may be sorted either way.
+    assert end_to_end.quantiles_s(first, decoded, levels) == pytest.approx(expected, rel=5e-4)
+
+
+def test_condensing_many_laws_is_condensing_each() -> None:
+    rng = np.random.default_rng(3)
+    laws = [(rng.exponential(scale, 400), rng.random(400)) for scale in (1.0, 5.0)]
+    edges = np.array([0.0, 0.5, 0.9, 1.0])
+    together = cells.condense_many(laws, edges)
+    for row, (values, weights) in zip(together, laws, strict=True):
+        assert row == pytest.approx(cells.condense(values, weights, edges), rel=0.01)
+        mean = values @ weights / weights.sum()
+        assert row @ np.diff(edges) == pytest.approx(mean, rel=1e-9)
+
+
+def test_where_nothing_varies_but_the_output_p99_is_the_outputs() -> None:
+    """Rounding once decided between the two lengths around the level: 12 % apart."""
+    law = TokenLengths(128, 0.5, "lognormal")
+    alone = replica(output=law, prompt_tokens=0.0, iteration=IterationTime(0.01, 0.0))
+    point = OperatingPoint(alone, 0.0)
+    found = ContinuousModel().sojourn(point, (0.95, 0.99)).latency.quantiles_s
+    spread = np.sqrt(np.log(1.5))
+    for (_, seconds), z in zip(found, (1.644854, 2.326348), strict=True):
+        tokens = 128 / np.sqrt(1.5) * np.exp(z * spread)
+        assert seconds == pytest.approx(0.01 * tokens, rel=0.05)
