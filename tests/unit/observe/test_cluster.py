@@ -420,10 +420,10 @@ def test_any_order_of_events_ends_where_a_fresh_list_would(seed: int) -> None:
         else:
             cluster.apply("Pod", "ADDED", pod(name))
             live.add(name)
+        assert {p.name for p in cluster.pods_of(CHAT).live} == live, "every event counts at once"
     fresh = cluster_of(pods=0)
     for name in live:
         fresh.apply("Pod", None, pod(name))
-    assert {p.name for p in cluster.pods_of(CHAT).live} == live
     assert cluster.target_state(CHAT) == fresh.target_state(CHAT)
     assert len(cluster) == len(fresh)
 
