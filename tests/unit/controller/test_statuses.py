@@ -85,7 +85,9 @@ def test_a_need_that_comes_and_goes_is_told_with_the_heartbeat_only() -> None:
     crowd.tick()
     counts = []
     for number in range(19):
-        passing = {"decision": replace(wish, at_s=crowd.now_s)} if number % 3 else {}
+        passing: dict[str, Any] = {}
+        if number % 3:
+            passing = {"decision": replace(wish, at_s=crowd.now_s)}
         counts.append(crowd.tick(**passing))
     assert counts == [0] * 19
 
