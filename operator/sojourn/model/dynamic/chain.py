@@ -18,9 +18,12 @@ from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
 from sojourn.model.dynamic import transitions
 from sojourn.model.dynamic.oldest import Oldest
-from sojourn.model.dynamic.problem import Problem, lagrange, spread
+from sojourn.model.dynamic.problem import Problem, lagrange, spread, tail_power
 
 IntArray = npt.NDArray[np.int64]
+
+# Share of batches larger than any state kept, where not all are.
+_REACHED = 1e-9
 
 # Mass beyond which the geometric tail is not unrolled.
 _TAIL_MASS = 1e-9
@@ -194,6 +197,8 @@ def _grid(problem: Problem) -> tuple[IntArray, bool]:
     usual, deviation = problem.usual_batch
     served = problem.rate_per_s * problem.full_s
     reach = usual + 9 * deviation + 20 * problem.scv * usual + 12
+    slope = problem.rate_per_s * float(problem.seconds(usual + 1) - problem.seconds(usual))
+    reach = max(reach, usual * _REACHED ** (-1 / tail_power(slope, problem.scv)))
     if reach < problem.batch:
         return _stepped(math.ceil(reach)), False
     # With a gamma time the subdominant roots die sooner than with a fixed one.

@@ -96,15 +96,17 @@ def _times(problem: Problem, last: LastRound) -> tuple[FloatArray, FloatArray, F
     """Groups of the time that q full batches take: start, end and mass, (n,) each."""
     end_s = float(last.edges_s[-1])
     certain_s = min(problem.certain_s, end_s)
-    edges = np.linspace(0, certain_s, _NEAR + 1)
-    if certain_s < end_s:
-        edges = np.concatenate((edges, np.linspace(certain_s, end_s, _FAR + 1)[1:]))
-    # Mass at an edge of the cells stands for half a cell to either side.
-    below = np.interp(edges, last.edges_s + last.edges_s[1] / 2, np.cumsum(last.later), left=0.0)
-    below[-1] = 1.0
-    mass = np.diff(below)
-    kept = mass > 1e-12
-    return edges[:-1][kept], edges[1:][kept], mass[kept]
+    near = last.edges_s * (_NEAR / certain_s)
+    far = _NEAR + (last.edges_s - certain_s) * (_FAR / max(end_s - certain_s, certain_s))
+    kept = last.later > 1e-12
+    group = np.where(last.edges_s < certain_s, near, far).astype(int)[kept]
+    _, index = np.unique(group, return_inverse=True)
+    seconds, weight = last.edges_s[kept], last.later[kept]
+    mass = np.bincount(index, weight).astype(float)
+    mean_s = np.bincount(index, weight * seconds) / mass
+    square = np.bincount(index, weight * (seconds - mean_s[index]) ** 2) / mass
+    half_s = np.minimum(np.sqrt(3 * square) + 1e-9 * end_s, mean_s)
+    return mean_s - half_s, mean_s + half_s, mass
 
 
 def _partial(

@@ -19,10 +19,13 @@ from sojourn.model.poisson import IntArray
 
 Spectrum = npt.NDArray[np.complex128]
 
-# Cells of the longest service; of X at most and, of a service, at least.
+# Cells of the longest service, of the mean of a batch of one, of X as a rule and at most, and of a
+# service at least.
 _CELLS = 1024
 _CELLS_FIXED = 256
-_MOST_CELLS = 4096
+_CELLS_ALONE = 4
+_MANY_CELLS = 4096
+_MOST_CELLS = 65_536
 _FEWEST_CELLS = 32
 
 # Ages told apart in the last round of a queue.
@@ -77,13 +80,14 @@ def oldest(problem: Problem, chain: Chain) -> Oldest:
     """The law of X and of ages, from the stationary law at dispatch."""
     longest_s = _longest_service_s(problem, chain)
     end_s = longest_s + _queue_s(problem, chain)
-    most = _CELLS if problem.scv > 0 else _CELLS_FIXED
-    cells = max(_FEWEST_CELLS, min(most, int(_MOST_CELLS * longest_s / end_s)))
+    cells = _cells(problem, longest_s, end_s)
     edges = np.linspace(0, longest_s, cells + 1)
     law = (np.arange(cells + 1) == cells) * 1.0
     if problem.scv > 0:
         law = counts.service_at(edges, problem.full_s, problem.scv)
-    service = _Service(problem, edges, law / law.sum(), residual_cdf(problem, chain, edges))
+    service = _Service(
+        problem, edges, law / max(float(law.sum()), 1e-300), residual_cdf(problem, chain, edges)
+    )
     (turns, residuals), ratio = _placed(chain, service)
     many = math.ceil(cells * end_s / longest_s) + 1
     ages, left = _served((turns, residuals), ratio, service, many)
@@ -100,6 +104,14 @@ def oldest(problem: Problem, chain: Chain) -> Oldest:
     bends = problem.bends_s
     between = residual_cdf(problem, chain, bends) if bends.size else bends
     return Oldest(edges, met, scale * left, scale * ages, (bends, between), last)
+
+
+def _cells(problem: Problem, longest_s: float, end_s: float) -> int:
+    """Cells of the longest service: fine for it and for a batch of one, not too many in all."""
+    alone_s = float(problem.seconds(1)) / _CELLS_ALONE
+    width_s = min(longest_s / (_CELLS if problem.scv > 0 else _CELLS_FIXED), alone_s)
+    many = min(max(_MANY_CELLS, end_s / alone_s), _MOST_CELLS)
+    return max(_FEWEST_CELLS, int(longest_s / max(width_s, end_s / many)))
 
 
 def _thinned(problem: Problem, turns: IntArray) -> bool:
@@ -120,7 +132,9 @@ def _last_round(service: _Service, turn: int, residuals: FloatArray, many: int) 
     length = 2 ** math.ceil(math.log2(2 * many))
     later = np.maximum(np.fft.irfft(service.spectrum(length) ** turn, length)[: many + 1], 0.0)
     edges = np.asarray(service.width_s * np.arange(many + 1), dtype=float)
-    return LastRound(ages_s, spread_s, mass[:, None] * law, edges, later / later.sum())
+    return LastRound(
+        ages_s, spread_s, mass[:, None] * law, edges, later / max(float(later.sum()), 1e-300)
+    )
 
 
 def _grouped(service: _Service, mass: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -232,7 +246,7 @@ def _queue_s(problem: Problem, chain: Chain) -> float:
     """Time that full batches take before the oldest left over, which next to none exceeds."""
     last = int(np.searchsorted(np.cumsum(chain.mass), 1 - _FARTHEST))
     left = max(0.0, float(chain.present[min(last, chain.present.size - 1)]) - problem.batch)
-    rounds = left / problem.batch
+    rounds = math.ceil(left / problem.batch)
     served_s = problem.full_s * (rounds + 5 * math.sqrt(problem.scv * rounds))
     return max(left / problem.rate_per_s, served_s)
 

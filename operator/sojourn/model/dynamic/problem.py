@@ -120,6 +120,31 @@ class Problem:
         return n, math.sqrt(variance)
 
 
+def tail_power(slope: float, scv: float) -> float:
+    """Power alpha by which the law of n falls when each batch brings slope x G as many again.
+
+    E (slope G)^alpha = 1, the exponent of products of such factors (Kesten, 1973); inf if they
+    cannot grow.
+    """
+    if slope <= 0 or scv == 0:
+        return math.inf
+    shape = 1 / scv
+    low, high = 0.0, 1.0
+    while _growth(high, slope, shape) < 0:
+        low, high = high, 2 * high
+        if high > 1e3:
+            return math.inf
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _growth(middle, slope, shape) < 0 else (low, middle)
+    return high
+
+
+def _growth(power: float, slope: float, shape: float) -> float:
+    moment = math.lgamma(shape + power) - math.lgamma(shape) - power * math.log(shape)
+    return moment + power * math.log(slope)
+
+
 def spread(mean: float, scv: float) -> float:
     """Standard deviation of the arrivals during a service with that mean count."""
     return math.sqrt(mean * (1 + scv * mean))
