@@ -23,11 +23,11 @@ from sojourn.facts.sojourn import Sojourn
 if TYPE_CHECKING:
     from sojourn.controller.registry import Entry
 
-FEWEST_REFRESHES = 10
-"""Of a tick, so that a few services need not take turns."""
+FEWEST = 10
+"""Statuses of a tick that may always be written, so that a few services need not take turns."""
 
-LONGEST_TURN_S = 60.0
-"""Ticks further apart than this bring no more refreshes than one of it."""
+ROUND_S = 1.2 * changes.HEARTBEAT_S
+"""Time in which all services have had their heartbeat: turns leave some room for news."""
 
 NEAR = 0.9
 """Share of a threshold within which a number surely has not passed it, rounding included."""
@@ -113,14 +113,14 @@ class Statuses:
     """Renders statuses and says which are due; one for all ticks of a process."""
 
     def __init__(self) -> None:
-        self._refreshes_left = 0
+        self._news_left = self._refreshes_left = 0
         self._begun_at_s = -math.inf
 
     def begin(self, services: int, now_s: float) -> None:
-        """Begin a tick: what is not urgent is refreshed in turn, all within a heartbeat."""
-        turn_s = min(max(0.0, now_s - self._begun_at_s), LONGEST_TURN_S)
-        share = math.ceil(services * turn_s / changes.HEARTBEAT_S)
-        self._refreshes_left = max(FEWEST_REFRESHES, share)
+        """Begin a tick: what is not urgent takes turns, lasting news within a minute."""
+        turn_s = min(max(0.0, now_s - self._begun_at_s), changes.LASTING_S)
+        self._news_left = max(FEWEST, math.ceil(services * turn_s / changes.LASTING_S))
+        self._refreshes_left = max(FEWEST, math.ceil(services * turn_s / ROUND_S))
         self._begun_at_s = now_s
 
     def due(self, entry: Entry, plan: Plan, now_s: float) -> Mapping[str, Any] | None:
@@ -148,9 +148,11 @@ class Statuses:
             entry.differs_since_s = now_s
         since_s = entry.differs_since_s
         lasted = since_s is not None and now_s - since_s >= changes.LASTING_S
-        if not lasted and changes.age_s(entry.status, fresh) < changes.HEARTBEAT_S:
-            return False
-        if self._refreshes_left <= 0:
+        if lasted and self._news_left > 0:
+            self._news_left -= 1
+            self._refreshes_left -= 1
+            return True
+        if changes.age_s(entry.status, fresh) < changes.HEARTBEAT_S or self._refreshes_left <= 0:
             return False
         self._refreshes_left -= 1
         return True

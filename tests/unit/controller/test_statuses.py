@@ -115,3 +115,10 @@ def test_a_status_that_could_not_be_written_is_tried_again() -> None:
         crowd.statuses.begin(1, crowd.now_s)
         assert crowd.statuses.due(entry, steady(crowd.now_s), crowd.now_s) is not None
         crowd.now_s += TICK_S
+
+
+def test_lasting_news_of_everybody_is_told_within_a_minute_heartbeats_or_not() -> None:
+    crowd = Crowd(600)
+    crowd.tick(38.4)
+    counts = [crowd.tick(45.0) for _ in range(9)]
+    assert counts == [0, 0, 0, 0, 150, 150, 150, 150, 0]
