@@ -33,7 +33,7 @@ from sojourn.observe.quiet_collector import collector_paused
 
 log = logging.getLogger(__name__)
 
-SOLVING_S = 0.75
+SOLVING_S = 0.5
 """CPU seconds of a tick after which costly figures wait for the next; decisions do not."""
 
 BEGINNING_S = 10.0
