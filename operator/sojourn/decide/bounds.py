@@ -39,7 +39,7 @@ def bounded(situation: Situation, target: TargetState, wanted: int, policy: Poli
         replicas = current
     replicas, clip = behaviour.tolerated(current, replicas, scaling.behaviour)
     note(clip)
-    since_s = holds.unbroken_since_s(situation.past, situation.now_s, policy.rate_window_s)
+    since_s = holds.unbroken_since_s(situation.past, situation.now_s, policy)
     seen = replace(situation.past, since_s=since_s)
     replicas, clip = behaviour.stabilised(
         current, replicas, scaling.behaviour, seen, situation.now_s

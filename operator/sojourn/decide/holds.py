@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sojourn.facts.declaration import Actuation, Mode
+from sojourn.facts.policy import Policy
 from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import Past, Situation, TargetState
@@ -94,13 +95,14 @@ def _overdue(situation: Situation, target: TargetState) -> bool:
     return until_s is not None and situation.now_s > until_s + OVERDUE_S
 
 
-def unbroken_since_s(past: Past, now_s: float, window_s: float) -> float:
+def unbroken_since_s(past: Past, now_s: float, policy: Policy) -> float:
     """Since when the rate has been known without a gap, now that it is.
 
-    A rate covers the window that ends with it: what was dark for longer was not seen by anybody.
+    A rate covers the window that ends with it: what was dark for longer than that and a tick was
+    not seen by anybody.
     """
     last_s = past.since_s if past.decided_at_s is None else past.decided_at_s
-    if past.decided_at_s is not None and now_s - last_s > window_s:
+    if past.decided_at_s is not None and now_s - last_s > policy.rate_window_s + policy.tick_s:
         return now_s
     return past.since_s if past.unbroken_since_s is None else past.unbroken_since_s
 

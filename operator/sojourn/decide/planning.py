@@ -110,9 +110,7 @@ def _decided(course: Survey, findings: tuple[Finding, ...]) -> Plan:
         findings=findings,
         rollout_running=target.rollout_running,
         figures=course.known,
-        unbroken_since_s=holds.unbroken_since_s(
-            situation.past, situation.now_s, course.policy.rate_window_s
-        ),
+        unbroken_since_s=holds.unbroken_since_s(situation.past, situation.now_s, course.policy),
     )
     events = _events(written, move)
     return replace(written, events=events) if events else written

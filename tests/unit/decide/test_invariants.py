@@ -223,9 +223,9 @@ class Histories(RuleBasedStateMachine):
         needed = max(replicas for at_s, replicas in self.asked if at_s > begins_s)
         assert _after(done) >= min(needed, scaling.max_replicas)
         # A rate covers its window; what was dark for longer was not seen at all.
-        seen_s = state.now_s
+        seen_s, policy = state.now_s, self.world.policy
         for at_s in (*(at_s for at_s, _ in reversed(self.asked)), state.past.since_s):
-            if seen_s - at_s > self.world.policy.rate_window_s:
+            if seen_s - at_s > policy.rate_window_s + policy.tick_s:
                 break
             seen_s = at_s
         assert seen_s <= begins_s
