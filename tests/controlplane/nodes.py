@@ -6,6 +6,7 @@ from typing import Any
 
 STAGES = Path(__file__).with_name("stages.yaml")
 COLD_START_ANNOTATION = "sojourn.dev/cold-start"  # on a pod: a Go duration such as "45s"
+TERMINATION_ANNOTATION = "sojourn.dev/termination"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tests.controlplane.components import Component
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.proxy import Proxy
 from tests.e2e.demo import scenario
+from tests.e2e.demo.pages import Spoilt
 from tests.e2e.demo.stage import Stage
 from tests.e2e.house import House, throughout
 from tests.waiting import eventually
@@ -24,6 +25,11 @@ TWO_REPLICAS_PER_S = 180.0  # a replica carries 148
 
 FOUR_ARE_FEW_PER_S = 533.0  # a load of 0.90 on four: five are needed, of two that are all 0.90: 3
 
+SERVER_ERROR = (
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/html\r\n"
+    b"Content-Length: 22\r\nConnection: close\r\n\r\n<h1>out of memory</h1>"
+)
+
 
 def loaded(house: House, namespace: str) -> Stage:
     """GPT-3 on two replicas, under a load that needs both, and reported Ready."""
@@ -31,11 +37,7 @@ def loaded(house: House, namespace: str) -> Stage:
     stage.start()
     front = house.fleet.front((namespace, "gpt3"))
     eventually(lambda: front.ready == 2, SETTLED_S, "two replicas serve")
-    eventually(
-        lambda: house.condition(namespace, "gpt3", "MetricsAvailable").get("status") == "True",
-        SETTLED_S,
-        "metrics are available",
-    )
+    await_metrics(house, namespace, "True")
     return stage
 
 
@@ -45,40 +47,115 @@ def scale_writes(house: House, namespace: str, since: int) -> list[dict[str, Any
     return [event for event in written if event["objectRef"].get("subresource") == "scale"]
 
 
+def await_metrics(house: House, namespace: str, status: str, *reasons: str) -> None:
+    """Wait until MetricsAvailable has that status, with one of the reasons and a message."""
+
+    def told() -> bool:
+        condition = house.condition(namespace, "gpt3", "MetricsAvailable")
+        assert condition.get("status") == status, condition
+        assert not reasons or condition["reason"] in reasons, condition
+        assert condition["message"], condition
+        return True
+
+    eventually(told, TOLD_S, f"MetricsAvailable is {status} {reasons}")
+
+
+def await_rates(house: House, namespace: str) -> None:
+    """Wait until Prometheus has rates: two scrapes make the first one."""
+    rate = f'rate(vllm:request_success_total{{namespace="{namespace}"}}[3s]) > 0'
+    eventually(lambda: house.plane.prometheus_query(rate), TOLD_S, "Prometheus has rates")
+
+
+def stopped(house: House) -> Callable[[], None]:
+    house.plane.stop(Component.PROMETHEUS)
+    return lambda: house.plane.start(Component.PROMETHEUS)
+
+
+def hanging(house: House) -> Callable[[], None]:
+    house.prometheus.hold()
+    return house.prometheus.restore
+
+
+def failing(house: House) -> Callable[[], None]:
+    house.prometheus.answer(SERVER_ERROR)
+    return house.prometheus.restore
+
+
+@pytest.mark.parametrize(
+    ("begin", "held_ticks"),
+    [
+        (stopped, HELD_TICKS),
+        # Each tick waits 10 s for an answer.
+        pytest.param(hanging, 3, marks=pytest.mark.slow),
+        pytest.param(failing, HELD_TICKS, marks=pytest.mark.slow),
+    ],
+)
 def test_replicas_are_held_without_prometheus_and_follow_the_load_when_it_returns(
-    house: House, control_plane: ControlPlane, namespace: str
+    house: House,
+    namespace: str,
+    begin: Callable[[House], Callable[[], None]],
+    held_ticks: int,
 ) -> None:
     stage = loaded(house, namespace)
-    control_plane.stop(Component.PROMETHEUS)
+    since = house.plane.audit_position()
+    end = begin(house)
     try:
-        eventually(
-            lambda: house.condition(namespace, "gpt3", "MetricsAvailable").get("status") == "False",
-            TOLD_S,
-            "MetricsAvailable is False",
-        )
-        told = house.condition(namespace, "gpt3", "MetricsAvailable")
-        assert told["reason"] == "PrometheusUnavailable"
-        assert told["message"]
+        await_metrics(house, namespace, "False", "PrometheusUnavailable")
         # The load ends unseen: what is not known is not zero.
         stage.stop()
         throughout(
-            HELD_TICKS, house, lambda: house.replicas(namespace, "gpt3") == 2, "replicas are held"
+            held_ticks, house, lambda: house.replicas(namespace, "gpt3") == 2, "replicas are held"
         )
     finally:
-        control_plane.start(Component.PROMETHEUS)
+        end()
     stage.start()
-    # Two scrapes make the first rate; the two ticks count from there.
-    rate = f'rate(vllm:request_success_total{{namespace="{namespace}"}}[3s])'
-    eventually(lambda: control_plane.prometheus_query(rate), TOLD_S, "Prometheus has rates again")
+    await_rates(house, namespace)
     ticks = house.ticks()
-    eventually(
-        lambda: house.condition(namespace, "gpt3", "MetricsAvailable").get("status") == "True",
-        TOLD_S,
-        "MetricsAvailable is True again",
-    )
+    await_metrics(house, namespace, "True")
     assert house.ticks() - ticks <= 2
+    assert scale_writes(house, namespace, since) == []
     stage.stop()
     eventually(lambda: house.replicas(namespace, "gpt3") == 1, SETTLED_S, "idle needs one replica")
+    assert house.installation.metric("sojourn_blind_scale_downs_total") == 0.0
+    assert house.installation.tracebacks() == []
+
+
+@pytest.mark.slow
+def test_replicas_are_held_while_pages_are_empty_stale_or_no_numbers(house: House) -> None:
+    told = {
+        Spoilt.EMPTY: ("NoSeries", "LowCoverage"),
+        Spoilt.NOT_A_NUMBER: ("NotANumber",),
+        Spoilt.STALE: ("StaleSeries",),
+    }
+    # All at once, each in a namespace of its own: a page's fault is its own service's.
+    spaces = {how: house.plane.create_namespace("spoilt") for how in told}
+    stages = {how: loaded(house, namespace) for how, namespace in spaces.items()}
+    since = house.plane.audit_position()
+    for how, namespace in spaces.items():
+        house.fleet.spoil(namespace, how)
+    for how, namespace in spaces.items():
+        await_metrics(house, namespace, "False", *told[how])
+        stages[how].stop()
+    throughout(
+        HELD_TICKS,
+        house,
+        lambda: {house.replicas(namespace, "gpt3") for namespace in spaces.values()} == {2},
+        "replicas are held",
+    )
+    for how, namespace in spaces.items():
+        stages[how].start()
+        house.fleet.spoil(namespace, None)
+    for namespace in spaces.values():
+        await_rates(house, namespace)
+    ticks = house.ticks()
+    for namespace in spaces.values():
+        await_metrics(house, namespace, "True")
+    assert house.ticks() - ticks <= 2
+    for how, namespace in spaces.items():
+        assert scale_writes(house, namespace, since) == []
+        stages[how].stop()
+        house.plane.kubectl("delete", "namespace", namespace, "--wait=false")
+    assert house.installation.metric("sojourn_blind_scale_downs_total") == 0.0
     assert house.installation.tracebacks() == []
 
 
@@ -112,7 +189,14 @@ def slow(proxy: Proxy) -> None:
     proxy.slow(4.0)  # there and back 8 s: a look at the lease and its renewal outlive it
 
 
-@pytest.mark.parametrize("fault", [cut_off, hold, slow])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        cut_off,
+        pytest.param(hold, marks=pytest.mark.slow),
+        pytest.param(slow, marks=pytest.mark.slow),
+    ],
+)
 def test_an_operator_that_cannot_renew_its_lease_stops_and_returns_with_fresh_eyes(
     house: House,
     control_plane: ControlPlane,

@@ -9,6 +9,11 @@ Annotations of the pod template, all strings:
     simulate.sojourn.dev/max-wait         longest wait for a batch to fill
     simulate.sojourn.dev/compression      engine seconds in a second of the wall, default 1
 
+    sojourn.dev/termination               from a pod's deletion to its end: what is not done is lost
+
+A pod without the last one finishes whatever it has. Until a container's preStop sleep is over it
+takes requests that still come.
+
 Max batch is the pod's own, as its engine would read it: the container's SOJOURN_MAX_BATCH, else the
 ConfigMap's value that the annotation simulate.sojourn.dev/max-batch repeats.
 """
@@ -60,6 +65,17 @@ def ref_of(body: Mapping[str, Any]) -> PodRef | None:
 def serves(body: Mapping[str, Any]) -> bool:
     """Ready and not asked to go."""
     return "deletionTimestamp" not in body["metadata"] and nodes.is_ready(dict(body))
+
+
+def prestop_s(body: Mapping[str, Any]) -> float:
+    """How long its engine goes on as before once the pod was deleted."""
+    sleep = (body["spec"]["containers"][0].get("lifecycle") or {}).get("preStop", {}).get("sleep")
+    return float((sleep or {}).get("seconds", 0))
+
+
+def is_cut_off(body: Mapping[str, Any]) -> bool:
+    """Whether its time to finish is limited."""
+    return nodes.TERMINATION_ANNOTATION in (body["metadata"].get("annotations") or {})
 
 
 def parameters_of(body: Mapping[str, Any]) -> EngineParameters:
