@@ -74,7 +74,7 @@ def test_percentiles_and_means_come_to_the_same_by_two_ways(row: dict[str, Any])
     solved = answer.solve(problem)
     found = distribution.response(problem, solved.stationary, solved.oldest)
     above = 1 - (found.cdf[1:] + found.cdf[:-1]) / 2
-    assert above @ np.diff(found.edges_s) == pytest.approx(solved.mean_s, rel=5e-4)
+    assert above @ np.diff(found.edges_s) == pytest.approx(solved.mean_s, rel=1e-3)
     assert found.mass == pytest.approx(solved.means.mean_batch, rel=2e-3)
 
 

@@ -25,10 +25,10 @@ LONGEST = st.floats(-5, 2)  # decimal logarithm of s_B in seconds
 SHARES = st.floats(0, 1)
 SCVS = st.sampled_from([0.0, 0.06, 0.3, 1.0])
 WAITS = st.sampled_from([0.0, 0.1, 1.0, 4.0, math.inf])
-PLACES = st.sampled_from([None, 1, 2, 6])
+PLACES = st.sampled_from([None, 1, 1.4, 2, 6])
 REPLICAS = st.integers(1, 1000)
 
-Rest = tuple[float, float, int | None, int]  # CV^2, T / s_B, K / B, c
+Rest = tuple[float, float, float | None, int]  # CV^2, T / s_B, K / B, c
 
 
 def asked(
@@ -41,7 +41,7 @@ def asked(
     scv, wait, places, replicas = rest
     full_s = 10**longest
     law = LinearServiceTime(share * full_s, (1 - share) * full_s / batch, scv)
-    capacity = None if places is None else places * batch
+    capacity = None if places is None else math.ceil(places * batch)
     rate = min(1e4, load * batch / full_s) * replicas
     replica = DynamicReplica(law, batch, wait * full_s, capacity)
     return ExactModel().sojourn(OperatingPoint(replica, rate, replicas), LEVELS)
@@ -74,7 +74,7 @@ def test_answers_are_sound_everywhere(
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(LARGE, LOADS, LONGEST, SHARES, st.tuples(st.just(0.0), WAITS, PLACES, REPLICAS))
+@given(LARGE, LOADS, LONGEST, SHARES, st.tuples(SCVS, WAITS, PLACES, REPLICAS))
 def test_answers_of_large_batches_are_sound(
     batch: int,
     load: float,
