@@ -9,7 +9,7 @@ from sojourn.facts.sizing import ServingConstraint, Sizing
 from sojourn.model.stability import ROUNDING_SLACK
 
 
-def constraint_of(service: Service) -> ServingConstraint:
+def constraint_of(service: Service, dispersion: float = 1.0) -> ServingConstraint:
     """Queueing, memory and declared bounds of a service as one constraint."""
     return ServingConstraint(
         replica=service.replica,
@@ -18,6 +18,7 @@ def constraint_of(service: Service) -> ServingConstraint:
         largest_batch=service.bounds.maximum,
         kv_batch=service.bounds.kv_limit,
         objective=service.declaration.scaling.objective,
+        dispersion=dispersion,
     )
 
 

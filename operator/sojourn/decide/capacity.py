@@ -25,11 +25,13 @@ class Serving:
     """One service with the model that answers for it.
 
     Attributes:
+        dispersion: z of the arrivals of one replica; 1 is Poisson.
         known: answers this object has given; a tick asks for the same few thousands of times.
     """
 
     service: Service
     queue: QueueModel
+    dispersion: float = 1.0
     # Not of ``init``: a copy with another service must begin with no answers.
     known: dict[tuple[int, LatencyGoal], ReplicaRate] = field(
         init=False, default_factory=dict, compare=False, repr=False
@@ -73,7 +75,7 @@ class Serving:
     def _max_rate(self, batch: int, goal: LatencyGoal) -> ReplicaRate:
         answer = self.known.get((batch, goal))
         if answer is None:
-            answer = sizing.max_rate(self.queue, self.replica(batch), goal)
+            answer = sizing.max_rate(self.queue, self.replica(batch), goal, self.dispersion)
             if self.ranks > 1:
                 answer = replace(answer, rate_per_s=answer.rate_per_s * self.ranks)
             self.known[batch, goal] = answer

@@ -72,13 +72,17 @@ def not_solved(live: Live) -> Sizing:
 
 def _asked(live: Live) -> tuple[OperatingPoint, tuple[float, ...]]:
     service = live.serving.service
+    replicas = live.replicas * live.serving.ranks
+    # One replica's z as the whole stream's, which the model splits again.
+    dispersion = 1 + (live.serving.dispersion - 1) * replicas
     # From the capacity, not from the rate: two rates of one step must ask for the very same.
     most_per_s = live.replicas * live.serving.capacity_per_s(live.max_batch)
     point = OperatingPoint(
         live.serving.replica(live.max_batch),
         _nearest(live.utilisation) * most_per_s,
-        live.replicas * live.serving.ranks,
+        replicas,
         service.declaration.traffic.routing,
+        dispersion,
     )
     return point, tuple(sorted({0.5, service.goal.probability, P99}))
 

@@ -10,14 +10,11 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from sojourn.decide import bursts
 from sojourn.facts.situation import Past, RateSample
 from sojourn.units import format_rate
 
 FEWEST_FOR_TREND = 4
-FEWEST_FOR_DISPERSION = 20
-"""Windows that must be known before burstiness is believed (docs/explanation/decision.md)."""
-
-FEWEST_ARRIVALS = 100.0
 LARGEST_GROWTH = 2.0
 """Over ten minutes measured rates step up by at most about 2x in 99 % of cases."""
 
@@ -33,22 +30,26 @@ class DesignRate:
         rate_per_s: rate now plus its trend over the horizon.
         now_per_s: rate of the last window.
         trend_per_s2: rise per second; 0 when falling, flat or not significant.
-        dispersion: z, index of dispersion of counts; 1 is Poisson, also when not known.
-        dispersion_known: enough windows were seen.
+        burstiness: z, index of dispersion of counts; 1 is Poisson, also when not known.
     """
 
     rate_per_s: float
     now_per_s: float
     trend_per_s2: float = 0.0
-    dispersion: float = 1.0
-    dispersion_known: bool = False
+    burstiness: float = 1.0
 
     @property
     def text(self) -> str:
         """How it reads in a message: empty when the rate now is all there is."""
-        if self.rate_per_s <= self.now_per_s * (1 + 1e-9):
-            return ""
-        return f"{format_rate(self.now_per_s)} and rising, sized for {format_rate(self.rate_per_s)}"
+        said = []
+        if self.rate_per_s > self.now_per_s * (1 + 1e-9):
+            now, sized = format_rate(self.now_per_s), format_rate(self.rate_per_s)
+            said.append(f"{now} and rising, sized for {sized}")
+        if self.burstiness > 1:
+            # On the grid: a message that followed every estimate would be written every tick.
+            z = bursts.of_one(self.burstiness, 1)
+            said.append(f"arrivals vary {z:g} times as much as Poisson's")
+        return "; ".join(said)
 
 
 def design_rate(now_per_s: float, past: Past, window_s: float, horizon_s: float) -> DesignRate:
@@ -59,10 +60,10 @@ def design_rate(now_per_s: float, past: Past, window_s: float, horizon_s: float)
         window_s: window of each rate sample.
         horizon_s: time until a replica asked for now serves: cold start and a tick.
     """
-    dispersion, known = _dispersion(past.rates, window_s)
-    slope = _slope(past.rates, window_s, dispersion)
+    slope = _slope(past.rates, window_s, _dispersion(past.rates, window_s))
     grown = min(now_per_s + slope * horizon_s, LARGEST_GROWTH * now_per_s)
-    return DesignRate(max(now_per_s, grown), now_per_s, slope, dispersion, known)
+    burstiness = bursts.peakedness(past.rates, window_s)
+    return DesignRate(max(now_per_s, grown), now_per_s, slope, burstiness)
 
 
 def _slope(rates: tuple[RateSample, ...], window_s: float, dispersion: float) -> float:
@@ -89,20 +90,15 @@ def _slope(rates: tuple[RateSample, ...], window_s: float, dispersion: float) ->
     return min(slope, max(0.0, lately))
 
 
-def _dispersion(rates: tuple[RateSample, ...], window_s: float) -> tuple[float, bool]:
-    """Index of dispersion of the counts of windows that do not overlap, at least 1.
+def _dispersion(rates: tuple[RateSample, ...], window_s: float) -> float:
+    """Index of dispersion of the counts, at least 1, steps of the rate among it.
 
     Half the mean squared step from window to window, over the mean: drift of the rate, which is
     not burstiness, hardly counts in it.
     """
-    counts: list[float] = []
-    last_at = -math.inf
-    for sample in rates:
-        if sample.at_s - last_at >= window_s * (1 - 1e-6):
-            counts.append(sample.rate_per_s * window_s)
-            last_at = sample.at_s
-    if len(counts) < FEWEST_FOR_DISPERSION or sum(counts) < FEWEST_ARRIVALS:
-        return 1.0, False
+    counts = bursts.windows(rates, window_s)
+    if len(counts) < bursts.FEWEST_WINDOWS or sum(counts) < bursts.FEWEST_ARRIVALS:
+        return 1.0
     steps = [(b - a) ** 2 for a, b in pairwise(counts)]
     mean = sum(counts) / len(counts)
-    return max(1.0, sum(steps) / len(steps) / 2 / mean), True
+    return max(1.0, sum(steps) / len(steps) / 2 / mean)

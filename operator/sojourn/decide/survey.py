@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sojourn.decide import batches, costly, design_rate, live_batch
+from sojourn.decide import batches, bursts, costly, design_rate, live_batch
 from sojourn.decide.capacity import Serving
 from sojourn.decide.design_rate import DesignRate
 from sojourn.decide.table import Live, Measured
@@ -20,6 +20,7 @@ from sojourn.facts.situation import Figures, Situation, TargetState
 from sojourn.facts.sizing import Sizing
 from sojourn.facts.sojourn import Sojourn
 from sojourn.model import littles_law, stability
+from sojourn.model.max_rate import asks_latency
 
 P99 = 0.99
 LARGEST_GAP = 0.3
@@ -61,7 +62,10 @@ def take(situation: Situation, target: TargetState, serving: Serving, policy: Po
         serving.service.cold_start_s + policy.tick_s,
     )
     live = Live(serving, policy, design.rate_per_s, target.spec_replicas, batch)
-    constraint = batches.constraint_of(serving.service)
+    if design.burstiness > 1 and asks_latency(serving.service.goal):
+        live = _with_bursts(live, design.burstiness)
+        serving = live.serving
+    constraint = batches.constraint_of(serving.service, serving.dispersion)
     answer = costly.sized(situation, serving, constraint, design.rate_per_s / serving.ranks)
     rises = design.rate_per_s != design.now_per_s
     at_now = replace(live, rate_per_s=design.now_per_s) if rises else live
@@ -73,6 +77,22 @@ def take(situation: Situation, target: TargetState, serving: Serving, policy: Po
     if measured is not None:
         live = replace(live, measured=measured)
     return Survey(situation, target, policy, design, live, answer, predicted, known)
+
+
+def _with_bursts(live: Live, z: float) -> Live:
+    """The live point with the dispersion that one of the replicas it needs sees of the service's z.
+
+    The more replicas share a stream, the calmer each one's: the largest step of the grid whose
+    need is met before the next begins. It depends on what is needed, never on what runs, so the
+    answer does not swing with the replicas.
+    """
+    ranks = live.serving.ranks
+    first = bursts.of_one(z, live.needed_for_target * ranks)
+    for step in reversed([step for step in bursts.STEPS if step <= first]):
+        found = replace(live, serving=replace(live.serving, dispersion=step))
+        if found.goal_rate.reachable and bursts.of_one(z, found.needed * ranks) >= step:
+            return found
+    return live
 
 
 def _measured(

@@ -70,7 +70,9 @@ class ExactModel:
         if point.dispersion == 1:
             return answer
         rate = point.rate_per_s / point.replicas
-        return burstiness.with_bursts(answer, dynamic(point.replica), rate, point.dispersion)
+        # A thinned stream keeps 1/c of its excess over Poisson.
+        one = 1 + (point.dispersion - 1) / point.replicas
+        return burstiness.with_bursts(answer, dynamic(point.replica), rate, one)
 
     def _poisson(self, point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
         if point.replicas == 1 or point.routing is Routing.RANDOM:
@@ -96,7 +98,8 @@ def _max_rate(
     may_lose = replica.queue_capacity is not None and goal.max_blocking < 1
     if not (max_rate.asks_latency(goal) or may_lose):
         return ReplicaRate(limit, "Utilisation", 0.0, reachable=True)
-    read = None if precise else _read_rate(replica, goal, dispersion)
+    # The table is of Poisson arrivals; a goal they must be far within is hard to read off it.
+    read = None if precise or dispersion > 1 else _read_rate(replica, goal)
     if read is not None:
         return read
 
@@ -112,7 +115,7 @@ def _bursty(replica: DynamicReplica, rate_per_s: float, dispersion: float, level
     return burstiness.with_bursts(answer, replica, rate_per_s, dispersion)
 
 
-def _read_rate(replica: DynamicReplica, goal: LatencyGoal, dispersion: float) -> ReplicaRate | None:
+def _read_rate(replica: DynamicReplica, goal: LatencyGoal) -> ReplicaRate | None:
     """Rate lambda1* by the table, each reading checked exactly; None where it does not settle.
 
     A reading whose exact percentile is off rescales the goal the table is asked with; what is
@@ -125,7 +128,7 @@ def _read_rate(replica: DynamicReplica, goal: LatencyGoal, dispersion: float) ->
         found = _look_up(replica, goal, asked_s)
         if found is None or not found.rate_per_s > 0:
             break
-        answer = _bursty(replica, found.rate_per_s, dispersion, goal.probability)
+        answer = one_replica(OperatingPoint(replica, found.rate_per_s), (goal.probability,))
         seconds = answer.latency.quantile_s(goal.probability)
         if seconds <= goal.latency_s:
             if best is None or found.rate_per_s > best.rate_per_s:

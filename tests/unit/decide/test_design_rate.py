@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sojourn.decide import bursts
 from sojourn.decide.design_rate import LARGEST_GROWTH, design_rate
 from sojourn.facts.situation import Past, RateSample
 
@@ -60,27 +61,47 @@ def test_poisson_noise_seldom_passes_for_a_trend() -> None:
     assert grown <= 20
 
 
-def test_dispersion_of_poisson_counts_is_near_one_and_of_bursts_far_above() -> None:
+def test_poisson_counts_are_no_bursts_and_grouped_ones_are() -> None:
     rng = np.random.default_rng(3)
     calm = [float(c) / 60 for c in rng.poisson(600, 30)]
-    bursts = [float(c) / 60 for c in 8 * rng.poisson(75, 30)]
-    assert design_rate(10, past(calm, 60), WINDOW_S, 0).dispersion < 2
-    answer = design_rate(10, past(bursts, 60), WINDOW_S, 0)
-    assert answer.dispersion_known
-    assert 4 < answer.dispersion < 16
+    assert design_rate(10, past(calm, 60), WINDOW_S, 0).burstiness == 1
+    draws = [past([float(c) / 60 for c in 8 * rng.poisson(75, 30)], 60) for _ in range(101)]
+    found = [design_rate(10, drawn, WINDOW_S, 0) for drawn in draws]
+    assert np.median([one.burstiness for one in found]) == pytest.approx(8, rel=0.2)
+    assert "times as much as Poisson's" in found[0].text
 
 
-def test_a_steady_drift_is_no_burst() -> None:
+def test_thirty_windows_of_a_poisson_stream_hardly_ever_pass_for_bursts() -> None:
+    rng = np.random.default_rng(11)
+    found = [
+        bursts.peakedness(past([c / 60 for c in rng.poisson(600, 30)], 60).rates, 60.0)
+        for _ in range(1000)
+    ]
+    assert sum(z > 1 for z in found) <= 5
+
+
+def test_a_steady_drift_and_a_step_of_the_load_are_no_bursts() -> None:
     drift = [100.0 + i for i in range(30)]
-    assert design_rate(130, past(drift, 60), WINDOW_S, 0).dispersion == 1.0
+    assert design_rate(130, past(drift, 60), WINDOW_S, 0).burstiness == 1
+    rng = np.random.default_rng(5)
+    step = [float(c) / 60 for c in (*rng.poisson(600, 15), *rng.poisson(6000, 15))]
+    assert design_rate(100, past(step, 60), WINDOW_S, 0).burstiness == 1
 
 
 def test_fewer_than_twenty_windows_say_nothing_of_bursts() -> None:
-    assert not design_rate(10, past([1.0, 100.0] * 9, 60), WINDOW_S, 0).dispersion_known
+    assert design_rate(10, past([1.0, 100.0] * 9, 60), WINDOW_S, 0).burstiness == 1
+
+
+@given(z=st.floats(1, 1e6), replicas=st.integers(0, 1000))
+def test_one_of_many_replicas_sees_its_share_of_the_excess(z: float, replicas: int) -> None:
+    one = bursts.of_one(z, replicas)
+    assert one in bursts.STEPS
+    assert one <= 1 + (z - 1) / max(1, replicas) + 1e-9
+    assert bursts.of_one(z, replicas + 1) <= one
 
 
 @given(rates=st.lists(st.floats(0, 1e4), max_size=40), now=st.floats(0, 1e4))
 def test_the_design_rate_is_never_below_the_rate_now(rates: list[float], now: float) -> None:
     answer = design_rate(now, past(rates), WINDOW_S, 240.0)
     assert now <= answer.rate_per_s <= max(now, LARGEST_GROWTH * now)
-    assert answer.dispersion >= 1
+    assert answer.burstiness >= 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,14 @@ from sojourn.facts.declaration import Actuation, Mode
 from sojourn.facts.plan import Plan
 from sojourn.facts.reading import Known, Unknown
 from sojourn.facts.reasons import Reason
-from sojourn.facts.situation import Past, Recommendation, ScaleEvent, Signals
+from sojourn.facts.situation import (
+    Past,
+    RateSample,
+    Recommendation,
+    ScaleEvent,
+    Signals,
+    Situation,
+)
 from tests.unit.decide import builders
 from tests.unit.decide.builders import NOW_S, autoscaled, plan, situation
 
@@ -63,6 +72,33 @@ def test_a_retry_storm_adds_replicas_removes_none_and_is_told() -> None:
         one = builders.replan(state, book(), signals=storm)
         assert one.decision.after.replicas == after
         assert condition(one, "MetricsAvailable") == (True, Reason.RETRY_STORM)
+
+
+def bursty(one: Serving, replicas: int, z: int) -> Situation:
+    """100/s whose half hour of minutes varies ``z`` times as much as Poisson's."""
+    rng = np.random.default_rng(1)
+    counts = z * rng.poisson(6000 / z, 30)
+    rates = tuple(RateSample(NOW_S - 1800 + 60.0 * i, c / 60) for i, c in enumerate(counts))
+    state = situation(one, 100.0, replicas)
+    return replace(state, past=replace(state.past, rates=rates))
+
+
+def test_bursty_arrivals_want_the_replicas_that_calm_them_and_no_more() -> None:
+    """S9 at B = 8 within 130 ms: one replica takes 104/s of a Poisson stream."""
+    tight = autoscaled(slo={"latency_s": 0.13})
+    for replicas, calm in ((1, Reason.STEADY), (2, Reason.UTILIZATION_LOW)):
+        assert builders.replan(bursty(tight, replicas, 1), tight).decision.row is calm
+    one = builders.replan(bursty(tight, 1, 8), tight)
+    assert one.decision.row is Reason.LATENCY_ABOVE_SLO
+    assert one.decision.after.replicas == 2
+    assert "arrivals vary" in one.decision.message
+    two = builders.replan(bursty(tight, 2, 8), tight)
+    assert two.decision.after.replicas == 2, "what one sees of two is what was decided for one"
+
+
+def test_bursts_matter_to_no_service_without_a_latency_goal() -> None:
+    loose = autoscaled(slo={"latency_s": 5.0})
+    assert builders.replan(bursty(loose, 1, 8), loose).decision.after.replicas == 1
 
 
 def test_the_floor_holds_with_every_metric_unknown() -> None:

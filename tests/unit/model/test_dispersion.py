@@ -54,13 +54,21 @@ def test_at_the_largest_rate_the_goal_is_met_and_one_percent_above_it_is_not(
     assert max_rate.excess(at, goal).ratio <= 1 < max_rate.excess(above, goal).ratio
 
 
-def test_the_tables_reading_is_checked_with_its_dispersion() -> None:
-    goal = CASES[2][2]
-    rate = ExactModel().max_rate(BATCHES, goal, 3.0).rate_per_s
-    point = OperatingPoint(BATCHES, rate, dispersion=3.0)
-    answer = ExactModel().sojourn(point, (goal.probability,))
-    assert 0 < rate <= ExactModel(precise=True).max_rate(BATCHES, goal, 3.0).rate_per_s * 1.0005
-    assert max_rate.excess(answer, goal).ratio <= 1
+@pytest.mark.parametrize("latency_s", [0.11, 0.13, 0.15, 0.2])
+def test_the_table_of_poisson_arrivals_lowers_no_bursty_rate(latency_s: float) -> None:
+    """Read off it, 80/s within 150 ms at a dispersion of 8 became 0.2/s."""
+    goal = LatencyGoal(latency_s=latency_s, max_utilisation=0.85)
+    one = replace(BATCHES, max_batch=8)
+    for z in (1.5, 3.0, 8.0):
+        assert ExactModel().max_rate(one, goal, z) == ExactModel(precise=True).max_rate(
+            one, goal, z
+        )
+
+
+def test_replicas_that_share_a_stream_at_random_share_its_bursts() -> None:
+    alone = ExactModel().sojourn(OperatingPoint(BATCHES, 150.0, dispersion=2.0), (0.99,))
+    of_four = ExactModel().sojourn(OperatingPoint(BATCHES, 600.0, 4, dispersion=5.0), (0.99,))
+    assert of_four.latency == alone.latency
 
 
 def test_sizing_needs_more_replicas_for_burstier_arrivals() -> None:
