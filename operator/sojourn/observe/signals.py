@@ -7,8 +7,9 @@ and too many of them make it unknown.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -22,6 +23,8 @@ from sojourn.observe.queries import STORM, Question
 from sojourn.observe.settings import ScrapeSettings
 
 _SHOWN_PODS = 3
+_LOWEST = -sys.float_info.max
+"""Below no finite number."""
 
 
 @dataclass(frozen=True)
@@ -113,17 +116,21 @@ def _offered(view: View) -> Reading:
     reading = _summed(view, Question.OFFERED.value, Question.OFFERED)
     if not isinstance(reading, Known):
         return reading
-    offered = view.evidence.values(Question.OFFERED.value)
-    # What pods on their way out received within the window is demand of the window too.
-    leaving = [pod.name for pod in view.pods.live if not pod.serves]
-    gone = ((view.pods.namespace, name) for name in (*view.pods.departed, *leaving))
-    counted = (offered.get(key, 0.0) for key in gone if not view.evidence.has("stale", key))
-    total = reading.value + sum(value for value in counted if math.isfinite(value))
+    total = reading.value + _taken_by_leaving_per_s(view)
     incomplete = reading.lower_bound or any(key in view.evidence.lower for _, key in view.serving)
     # What was cut off may be new demand as well as old requests that return.
     cut = sum(cut for _, cut in view.returning)
     # Noise of a fitted slope can take an idle service a hair below zero.
     return Known(max(total - cut, 0.0), reading.at_s, lower_bound=incomplete or cut > 0)
+
+
+def _taken_by_leaving_per_s(view: View) -> float:
+    """What pods on their way out received within the window: demand of the window too."""
+    offered = view.evidence.values(Question.OFFERED.value)
+    leaving = [pod.name for pod in view.pods.live if not pod.serves]
+    gone = ((view.pods.namespace, name) for name in (*view.pods.departed, *leaving))
+    counted = (offered.get(key, 0.0) for key in gone if not view.evidence.has("stale", key))
+    return sum(value for value in counted if math.isfinite(value))
 
 
 def _retry_storm(view: View) -> str:
@@ -157,6 +164,19 @@ def _kv_usage(view: View) -> Reading:
 
 def _summed(view: View, role: str, question: Question) -> Reading:
     """Sum over the serving pods, if enough of them were seen."""
+    unusable = _no_sum(view, question)
+    if unusable is not None:
+        return unusable
+    floor = _LOWEST if question is Question.OFFERED else 0.0
+    values = _values(view, role)
+    whole = _whole_sum(view, values, floor)
+    if whole is not None:
+        return Known(whole, view.evidence.at_s, lower_bound=bool(view.young))
+    return _sum_of_seen(view, role, values, floor)
+
+
+def _no_sum(view: View, question: Question) -> Unknown | None:
+    """Why no sum over the serving pods would be right, whatever was seen of them."""
     evidence, serving = view.evidence, view.serving
     for asked in (Question.HEALTH, question):
         if asked in evidence.failed:
@@ -165,29 +185,13 @@ def _summed(view: View, role: str, question: Question) -> Reading:
         return Unknown(Reason.NO_SERIES, "no pod serves: only a gateway could see requests")
     copied = evidence.wrong.get("doubled", ())
     doubled = [pod for pod, key in serving if key in copied] if copied else ()
-    if doubled:
-        return Unknown(
-            Reason.DUPLICATE_SERIES,
-            f"each series of {_named(doubled)} is there twice: name the label in which the copies "
-            "differ in the operator's replica labels",
-        )
-    floor = -math.inf if question is Question.OFFERED else 0.0
-    values, stale = _values(view, role), evidence.wrong.get("stale", ())
-    whole = _whole_sum(view, values, floor)
-    if whole is not None:
-        return Known(whole, evidence.at_s, lower_bound=bool(view.young))
-    total, missing = 0.0, []
-    for pod, key in serving:
-        value = values.get(key)
-        if value is None or not floor <= value < math.inf or value == -math.inf or key in stale:
-            missing.append((pod, key))
-        else:
-            total += value
-    late = [pod for pod, key in missing if key not in view.young]
-    seen = len(serving) - len(missing)
-    if not seen or seen < view.scrape.min_coverage * (seen + len(late)):
-        return _unseen(view, role, late, [pod for pod, _ in missing])
-    return Known(total, evidence.at_s, lower_bound=bool(view.young or missing))
+    if not doubled:
+        return None
+    return Unknown(
+        Reason.DUPLICATE_SERIES,
+        f"each series of {_named(doubled)} is there twice: name the label in which the copies "
+        "differ in the operator's replica labels",
+    )
 
 
 def _whole_sum(view: View, values: Mapping[PodKey, float], floor: float) -> float | None:
@@ -200,22 +204,42 @@ def _whole_sum(view: View, values: Mapping[PodKey, float], floor: float) -> floa
     return total if not stale or stale.isdisjoint(view.keys) else None
 
 
+def _sum_of_seen(view: View, role: str, values: Mapping[PodKey, float], floor: float) -> Reading:
+    """The sum of the pods with a fresh value from ``floor`` up; unknown when too few have one."""
+    stale = view.evidence.wrong.get("stale", ())
+    total, missing = 0.0, []
+    for pod, key in view.serving:
+        value = values.get(key, math.nan)
+        if key in stale or not floor <= value < math.inf:
+            missing.append((pod, key))
+        else:
+            total += value
+    late = [pod for pod, key in missing if key not in view.young]
+    seen = len(view.serving) - len(missing)
+    if not seen or seen < view.scrape.min_coverage * (seen + len(late)):
+        return _unseen(view, role, late, [pod for pod, _ in missing])
+    return Known(total, view.evidence.at_s, lower_bound=bool(view.young or missing))
+
+
 def _values(view: View, role: str) -> Mapping[PodKey, float]:
     """Values of a role; zero for a counter that a lazy engine has not created yet.
 
     One whose requests have left other traces was created, and dropped on its way here.
     """
-    evidence = view.evidence
-    values = evidence.values(role)
+    values = view.evidence.values(role)
     if not view.engine.lazy or role != Question.OFFERED.value or _served_before(view):
         return values
-    completed = {}
-    for _, key in view.serving:
-        gauges = [evidence.values(r).get(key) for r in ("running", "waiting")]
+    counted = {key: values[key] for _, key in view.serving if key in values}
+    return {**dict.fromkeys(_idle(view), 0.0), **counted}
+
+
+def _idle(view: View) -> Iterator[PodKey]:
+    """Pods that say how many requests they hold, and hold none."""
+    for key in view.keys:
+        gauges = [view.evidence.values(role).get(key) for role in ("running", "waiting")]
         seen = [gauge for gauge in gauges if gauge is not None]
         if seen and not any(seen):
-            completed[key] = 0.0
-    return {**completed, **{key: values[key] for _, key in view.serving if key in values}}
+            yield key
 
 
 def _served_before(view: View) -> bool:
