@@ -155,9 +155,11 @@ def _health(promql: PromQL, engines: list[Engine]) -> str:
     ages = either(f"timestamp({promql.gauge(m)})" for m in beats)
     seen = either(promql.gauge(m) for m in beats)
     counts = either(f"count_over_time({promql.gauge(m)}[{promql.window}])" for m in beats)
+    old = f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}"
+    # Prometheus shows a sample for five minutes, so what is seen may be from before the window.
+    empty = f"max by ({promql.pod}) ({seen}) unless max by ({promql.pod}) ({counts})"
     # One lost scrape is usual; two of four leave a rate of two samples.
     enough = max(2, int(scrape.rate_window_s / scrape.scrape_interval_s) - 1)
-    full = f"max by ({promql.pod}) ({counts}) >= {enough}"
     # Without a sample where the window begins, a rate covers only what came after it: Prometheus
     # extrapolates over a gap of 1.1 intervals, not over more.
     head_s = 1.1 * scrape.scrape_interval_s
@@ -167,9 +169,8 @@ def _health(promql: PromQL, engines: list[Engine]) -> str:
     up = promql.once(PromQL(scrape).select("up"))
     copies = f"count by ({promql.pod},instance) ({promql.once(promql.select('up'))}) > 1"
     wrong = {
-        "stale": f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}",
-        # Short unless shown to be full: a sample from before the window proves nothing about it.
-        "short": f"max by ({promql.pod}) ({seen}) unless ({full})",
+        "stale": either((old, empty)),
+        "short": f"max by ({promql.pod}) ({counts}) < {enough}",
         "begun": f"max by ({promql.pod}) (({counts}) unless ({heads}))",
         "down": f"max by ({promql.pod}) ({up}) == 0",
         "doubled": f"max by ({promql.pod}) ({copies}) and on ({promql.pod}) ({counts})",
