@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from sojourn.engines import shell
 from sojourn.engines.shell import Part, Word
@@ -47,6 +48,15 @@ class Said:
     loose: bool = False
     texts: tuple[str, ...] = ()
     undefined: bool = False
+
+    @property
+    def possible(self) -> tuple[str, ...]:
+        """Every text it may have, of what nobody defines the empty one; none when not known."""
+        if self.texts:
+            return self.texts
+        if self.undefined:
+            return ("",)
+        return () if self.why else (self.text,)
 
 
 @dataclass
@@ -87,16 +97,18 @@ class Script:
         if name == "shift" or (name == "set" and _sets_arguments(words)):
             raise shell.Unreadable(f"the script changes its own arguments with {name}")
         said = tuple(one for word in words for one in self.expanded(word))
-        inner = None
-        if depth < DEEPEST and name == "eval":
-            inner = " ".join(one.text for one in said[1:]), self.positional
-        elif depth < DEEPEST:
-            inner = inner_script(said)
+        inner = self._handed_on(name, said) if depth < DEEPEST else None
         if inner is None:
             yield said
             return
         nested = Script(self.environment, inner[1], dict(self._assigned))
         yield from nested.run(inner[0], depth + 1)
+
+    def _handed_on(self, name: str, said: tuple[Said, ...]) -> tuple[str, tuple[Said, ...]] | None:
+        """Script and arguments a command hands to a shell; None when it starts a program."""
+        if name == "eval":
+            return " ".join(one.text for one in said[1:]), self.positional
+        return inner_script(said)
 
     def _assign(self, name: str, value: Word, *, certain: bool) -> None:
         said = self._whole(value)
@@ -167,14 +179,8 @@ class Script:
             return held[-1]
         if len(held) == 1:
             return replace(held[0], text=written)
-        known = all(one.texts or not one.why or one.undefined for one in held)
-        texts = [t for one in held for t in (one.texts or ("" if one.undefined else one.text,))]
-        return Said(
-            written,
-            _names(held),
-            f"{name} is set in a condition of the script",
-            texts=tuple(texts) if known and len(texts) <= MOST_TEXTS else (),
-        )
+        why = f"{name} is set in a condition of the script"
+        return Said(written, _names(held), why, texts=_alternatives(held))
 
     def _from_outside(self, name: str) -> Said:
         values, unknown = self.environment.values, self.environment.unknown
@@ -190,19 +196,35 @@ class Script:
 def inner_script(said: Iterable[Said]) -> tuple[str, tuple[Said, ...]] | None:
     """Script and arguments of ``sh -c SCRIPT [NAME [ARGUMENT ...]]``; None when none is started."""
     words = tuple(said)
-    begin = next((i for i, w in enumerate(words) if w.text.rpartition("/")[2] in SHELLS), None)
-    if begin is None or any(w.text.startswith("-") for w in words[:begin] if begin > 2):
+    option = _script_option(words)
+    if option is None:
+        return None
+    after = words[option + 1 :]
+    if after and after[0].text == "--":
+        after = after[1:]
+    return (after[0].text, after[1:]) if after else ("", ())
+
+
+def _script_option(words: tuple[Said, ...]) -> int | None:
+    """Place of the shell's ``-c``; None when no shell is started, or with a file of commands."""
+    begin = _shell_started(words)
+    if begin is None:
         return None
     for i in range(begin + 1, len(words)):
         word = words[i].text
         if word.startswith("-") and not word.startswith("--") and "c" in word:
-            after = [w for w in words[i + 1 :]]
-            if after and after[0].text == "--":
-                after = after[1:]
-            return (after[0].text, tuple(after[1:])) if after else ("", ())
+            return i
         if not word.startswith(("-", "+")) and words[i - 1].text not in ("-o", "+o", "-O"):
             return None
     return None
+
+
+def _shell_started(words: tuple[Said, ...]) -> int | None:
+    """Place of the shell's name; None when none is named, or as an argument of another program."""
+    begin = next((i for i, w in enumerate(words) if w.text.rpartition("/")[2] in SHELLS), None)
+    if begin is None or begin <= 2:
+        return begin
+    return None if any(w.text.startswith("-") for w in words[:begin]) else begin
 
 
 def _sets_arguments(words: list[Word]) -> bool:
@@ -235,24 +257,33 @@ def _names(said: Iterable[Said]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in said for name in one.references))
 
 
+def _alternatives(held: Iterable[Said]) -> tuple[str, ...]:
+    """All texts of a variable of several assignments; none when one is not known, or too many."""
+    each = [one.possible for one in held]
+    texts = tuple(chain.from_iterable(each))
+    return texts if all(each) and len(texts) <= MOST_TEXTS else ()
+
+
 def _joined(said: Iterable[Said], by: str = "") -> Said:
     """Several pieces as one word."""
     held = tuple(said)
     if sum(len(one.text) for one in held) > MOST_CHARACTERS:
         return Said("", why=f"a word of the script is {TOO_LONG}")
     doubtful = [one for one in held if one.why]
-    texts: tuple[str, ...] = ()
-    if len(doubtful) == 1 and doubtful[0].texts:
-        at = held.index(doubtful[0])
-        before, after = (by.join(o.text for o in part) for part in (held[:at], held[at + 1 :]))
-        texts = tuple(f"{before}{text}{after}" for text in doubtful[0].texts)
     return Said(
         by.join(one.text for one in held),
         _names(held),
         doubtful[0].why if doubtful else "",
-        texts=texts,
+        texts=_around(doubtful[0], held, by) if len(doubtful) == 1 else (),
         undefined=bool(doubtful) and all(one.undefined for one in doubtful),
     )
+
+
+def _around(doubtful: Said, held: tuple[Said, ...], by: str) -> tuple[str, ...]:
+    """All texts of a word of which one piece may have several."""
+    at = held.index(doubtful)
+    before, after = (by.join(o.text for o in part) for part in (held[:at], held[at + 1 :]))
+    return tuple(f"{before}{text}{after}" for text in doubtful.texts)
 
 
 def marked(text: str, environment: Mapping[str, object]) -> str:
