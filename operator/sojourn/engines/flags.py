@@ -109,6 +109,13 @@ class _Reading:
     file_unknown: str = ""
     remarks: tuple[str, ...] = field(default=())
 
+    def source(self, at: int) -> FlagSource:
+        """Where the word at that place was read."""
+        word = self.words[at]
+        if word in self.file and word not in self.line.words:
+            return FlagSource.CONFIG_FILE
+        return FlagSource.SHELL if self.line.shell else FlagSource.ARGUMENT
+
 
 def read_flags(engine: Engine, container: Mapping[str, Any], around: Surroundings = ALONE) -> Flags:
     """Every flag of ``engine`` that ``container`` sets, or that the engine defaults.
@@ -170,11 +177,7 @@ def _read(flag: Flag, engine: Engine, reading: _Reading) -> FlagValue | None:
         return FlagValue(
             "", FlagSource.UNKNOWN, word.references, why, flag.restart, undefined=word.undefined
         )
-    source = FlagSource.SHELL if reading.line.shell else FlagSource.ARGUMENT
-    if word.references:
-        source = FlagSource.VARIABLE
-    elif reading.words[at] in reading.file and reading.words[at] not in reading.line.words:
-        source = FlagSource.CONFIG_FILE
+    source = FlagSource.VARIABLE if word.references else reading.source(at)
     return FlagValue(word.text, source, word.references, restart=flag.restart)
 
 
@@ -226,14 +229,15 @@ def _doubt(flag: Flag, engine: Engine, words: tuple[Said, ...]) -> Said | None:
         before = words[i - 1].text if i else ""
         if before.startswith("-") and "=" not in before and not _SEVERAL.search(word.text):
             continue
-        if word.texts and not any(
-            _names(flag, engine, part.partition("=")[0])
-            for text in word.texts
-            for part in text.split()
-        ):
-            continue
-        return word
+        if _may_hold(flag, engine, word):
+            return word
     return None
+
+
+def _may_hold(flag: Flag, engine: Engine, word: Said) -> bool:
+    """Whether the flag is in one of the texts a word may have; true when they are not known."""
+    parts = (part for text in word.texts for part in text.split())
+    return not word.texts or any(_names(flag, engine, part.partition("=")[0]) for part in parts)
 
 
 def _glued(engine: Engine, line: CommandLine) -> tuple[str, ...]:
@@ -242,7 +246,7 @@ def _glued(engine: Engine, line: CommandLine) -> tuple[str, ...]:
         return ()
     remarks = []
     first = line.words[0].text.strip() if line.words else ""
-    if " " in first and not first.startswith("-") and any(c in first for c in engine.commands):
+    if _whole_command(engine, first):
         remarks.append(
             f'"{first.partition(" --")[0]} ..." is one list item, which is taken for the name of a '
             'program: write one item a word, or ["sh", "-c", "..."].'
@@ -258,16 +262,34 @@ def _glued(engine: Engine, line: CommandLine) -> tuple[str, ...]:
     return tuple(remarks)
 
 
+def _whole_command(engine: Engine, item: str) -> bool:
+    """Whether the item that names the program holds its arguments too."""
+    return " " in item and not item.startswith("-") and any(c in item for c in engine.commands)
+
+
 def _model(engine: Engine, container: Mapping[str, Any], reading: _Reading) -> str:
     """The model after its flag, or the first argument of ``serve`` or of the image."""
     flag = engine.flags.get("model")
-    if flag is not None and (found := _occurrences(flag, engine, reading.words)):
-        return "" if found[-1][1].why else found[-1][1].text
-    words = reading.line.words
+    found = _occurrences(flag, engine, reading.words) if flag is not None else ()
+    if not found:
+        return _positional_model(engine, container, reading.line)
+    named = found[-1][1]
+    return "" if named.why else named.text
+
+
+def _positional_model(engine: Engine, container: Mapping[str, Any], line: CommandLine) -> str:
+    served = _argument_of_serve(engine, line.words)
+    if served is not None:
+        return "" if served.text.startswith("-") or served.why else served.text
+    starts_engine = engine.positional_after and not container.get("command") and not line.shell
+    if not starts_engine or not line.words or line.words[0].text.startswith("-"):
+        return ""
+    return line.words[0].text
+
+
+def _argument_of_serve(engine: Engine, words: tuple[Said, ...]) -> Said | None:
+    """The word after the last ``serve``; None without one."""
     for i in reversed(range(len(words) - 1)):
         if words[i].text.rpartition("/")[2] in engine.positional_after:
-            after = words[i + 1]
-            return "" if after.text.startswith("-") or after.why else after.text
-    first = words[0] if words and not container.get("command") else None
-    known = first is not None and engine.positional_after and not reading.line.shell
-    return first.text if first and known and not first.text.startswith("-") else ""
+            return words[i + 1]
+    return None
