@@ -134,7 +134,7 @@ class _Lexer:
         """Words as tuples of parts, operators as text."""
         while self._at < len(self._text):
             sign = self._text[self._at]
-            operator = next((o for o in _OPERATORS if self._text.startswith(o, self._at)), None)
+            operator = self._operator()
             if sign == "#":
                 self._skip_line()
             elif self._redirection():
@@ -151,6 +151,9 @@ class _Lexer:
             elif word := self._word():
                 yield word
 
+    def _operator(self) -> str | None:
+        return next((o for o in _OPERATORS if self._text.startswith(o, self._at)), None)
+
     def pieces(self) -> Iterator[tuple[str, bool]]:
         """References, and what is between them."""
         while self._at < len(self._text):
@@ -161,6 +164,10 @@ class _Lexer:
             while self._at < len(self._text) and self._text[self._at] not in "$`":
                 self._at += 1
             yield self._text[start : self._at], False
+
+    def _skip(self, signs: str) -> None:
+        while self._at < len(self._text) and self._text[self._at] in signs:
+            self._at += 1
 
     def _skip_line(self) -> None:
         end = self._text.find("\n", self._at)
@@ -189,11 +196,9 @@ class _Lexer:
             self._at = start
             return False
         begin = self._at
-        while self._at < len(self._text) and self._text[self._at] in "<>&|-":
-            self._at += 1
+        self._skip("<>&|-")
         here = self._text.startswith("<<", begin) and not self._text.startswith("<<<", begin)
-        while self._at < len(self._text) and self._text[self._at] in " \t":
-            self._at += 1
+        self._skip(" \t")
         target = plain(self._word())
         if here and target:
             self._documents.append(target)
