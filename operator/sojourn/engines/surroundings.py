@@ -64,6 +64,14 @@ class Environment:
     unknown: Mapping[str, str]
     others: str = ""
 
+    def why_unknown(self, name: str) -> str:
+        """Why the text of a variable is not known; empty when it is, or nobody defines it."""
+        if name in self.values:
+            return ""
+        if name in self.unknown:
+            return f"{name} is {self.unknown[name]}"
+        return f"{name} {self.others}" if self.others else ""
+
 
 def environment_of(container: Mapping[str, Any], around: Surroundings = ALONE) -> Environment:
     """Variables of ``env`` and ``envFrom``; ``env`` wins, and sees those before it."""
@@ -100,18 +108,23 @@ def substituted(text: str, environment: Environment) -> tuple[str, str]:
         if text.startswith("$$", at):
             out, at = out + "$", at + 2
             continue
-        end = text.find(")", at) if text.startswith("$(", at) else -1
-        name = text[at + 2 : end] if end > 0 else ""
+        name = _name_at(text, at)
+        end = at + len("$()") + len(name)
+        if name:
+            why = why or environment.why_unknown(name)
         if name and name in environment.values:
-            out, at = out + environment.values[name], end + 1
+            out, at = out + environment.values[name], end
         elif name and name in environment.unknown:
-            why = why or f"{name} is {environment.unknown[name]}"
-            out, at = out + text[at : end + 1], end + 1
+            out, at = out + text[at:end], end
         else:
-            if name and environment.others:
-                why = why or f"{name} {environment.others}"
             out, at = out + text[at], at + 1
     return out, why
+
+
+def _name_at(text: str, at: int) -> str:
+    """Name of the ``$(NAME)`` that begins at a place; empty when none does."""
+    end = text.find(")", at) if text.startswith("$(", at) else -1
+    return text[at + 2 : end] if end > 0 else ""
 
 
 def referred(text: str) -> tuple[str, ...]:
@@ -123,14 +136,12 @@ def file_of(
     path: str, container: Mapping[str, Any], around: Surroundings
 ) -> tuple[Mapping[str, Any] | None, str]:
     """The YAML mapping mounted at a path, and why it is not known."""
-    mounts = [m for m in entries(container, "volumeMounts") if _below(path, m) is not None]
-    if not mounts:
+    mount = _mount_of(path, container)
+    if mount is None:
         return None, f"{path} is a file of the image or of a volume, which {NOT_READ}"
-    mount = max(mounts, key=lambda m: len(str(m.get("mountPath"))))
-    inside = "/".join(p for p in (str(mount.get("subPath") or ""), _below(path, mount) or "") if p)
     volumes = entries(around.pod, "volumes")
     volume = next((v for v in volumes if v.get("name") == mount.get("name")), {})
-    text, why = _held(volume, inside.strip("/"), around)
+    text, why = _held(volume, _inside(path, mount), around)
     if text is None:
         return None, f"{path} is {why}"
     try:
@@ -173,6 +184,18 @@ def _from(taken: Mapping[str, Any], around: Surroundings) -> tuple[str, str]:
     if key not in held:
         return "", f"set by the ConfigMap {name}, which has no key {key}"
     return str(held[key]), ""
+
+
+def _mount_of(path: str, container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The innermost mount that a path is below; None when it is below none."""
+    mounts = [m for m in entries(container, "volumeMounts") if _below(path, m) is not None]
+    return max(mounts, key=lambda m: len(str(m.get("mountPath"))), default=None)
+
+
+def _inside(path: str, mount: Mapping[str, Any]) -> str:
+    """The place of a path in the volume that is mounted."""
+    parts = str(mount.get("subPath") or ""), _below(path, mount) or ""
+    return "/".join(part for part in parts if part).strip("/")
 
 
 def _below(path: str, mount: Mapping[str, Any]) -> str | None:
