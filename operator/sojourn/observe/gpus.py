@@ -98,10 +98,7 @@ def node(body: Body) -> Node:
 
 def _offers(labels: Mapping[str, str], status: Body) -> Iterator[Offer]:
     allocatable = {n: a for n, a in quantities(status.get("allocatable") or {}) if a > 0}
-    product = next((str(labels[key]) for key in _PRODUCT_LABELS if labels.get(key)), "")
-    product = _SUFFIX.sub("", product)
-    if product and labels.get(_GKE_SLICE):
-        product = f"{product}-MIG-{labels[_GKE_SLICE]}"
+    product = _product(labels)
     sliced = any("/mig-" in resource for resource in allocatable)
     for resource, units in allocatable.items():
         device = resource.partition("/")[2]
@@ -114,6 +111,14 @@ def _offers(labels: Mapping[str, str], status: Body) -> Iterator[Offer]:
             # Beside slices the whole cards of a node cannot be relied on.
             continue
         yield Offer(resource, named, units, _share(labels, resource))
+
+
+def _product(labels: Mapping[str, str]) -> str:
+    """The card or slice that a node's labels name; empty when none does."""
+    label = next((str(labels[key]) for key in _PRODUCT_LABELS if labels.get(key)), "")
+    product = _SUFFIX.sub("", label)
+    partition = labels.get(_GKE_SLICE)
+    return f"{product}-MIG-{partition}" if product and partition else product
 
 
 def _share(labels: Mapping[str, str], resource: str) -> int:
@@ -139,17 +144,27 @@ def resource_slice(body: Body) -> Slice:
 def _devices(devices: Any) -> Iterator[tuple[str, str]]:
     for device in devices:
         said = device.get("basic") or device  # v1beta1 has one level more
-        attributes = {_bare(k): v.get("string") for k, v in (said.get("attributes") or {}).items()}
-        product, kind = attributes.get("productName"), attributes.get("type") or "gpu"
-        if not product or kind not in ("gpu", "mig"):
-            continue
-        if kind == "mig":
-            # Partitions that could be cut from one card exclude each other: not counted.
-            if said.get("consumesCounters"):
-                continue
-            product = f"{product}-MIG-{attributes.get('profile') or ''}"
-        if not any(taint.get("effect") in _REPELS for taint in said.get("taints") or ()):
+        product = _device_product(said)
+        if product and not _repels(said):
             yield str(device.get("name") or ""), product
+
+
+def _device_product(said: Body) -> str:
+    """What a device is as a product; empty for what is no GPU or cannot be counted."""
+    attributes = {_bare(k): v.get("string") for k, v in (said.get("attributes") or {}).items()}
+    product, kind = attributes.get("productName"), attributes.get("type") or "gpu"
+    if not product or kind not in ("gpu", "mig"):
+        return ""
+    if kind == "gpu":
+        return str(product)
+    # Partitions that could be cut from one card exclude each other: not counted.
+    if said.get("consumesCounters"):
+        return ""
+    return f"{product}-MIG-{attributes.get('profile') or ''}"
+
+
+def _repels(said: Body) -> bool:
+    return any(taint.get("effect") in _REPELS for taint in said.get("taints") or ())
 
 
 def _bare(attribute: str) -> str:
