@@ -99,9 +99,7 @@ def record_of(kind: str, body: Body) -> Record | None:
         case "Deployment" | "StatefulSet" | "ReplicaSet" | workloads.GROUPS:
             return workloads.workload(kind, body)
         case "HorizontalPodAutoscaler":
-            target = (body.get("spec") or {}).get("scaleTargetRef") or {}
-            names = str(target.get("kind") or ""), str(target.get("name") or "")
-            return Autoscaler(identity_of(kind, body), *names)
+            return _autoscaler(body)
         case "ResourceQuota":
             return _quota(body)
         case "Node":
@@ -111,6 +109,15 @@ def record_of(kind: str, body: Body) -> Record | None:
         case "ResourceClaim":
             return gpus.claim(body)
     return None
+
+
+def _autoscaler(body: Body) -> Autoscaler:
+    target = (body.get("spec") or {}).get("scaleTargetRef") or {}
+    return Autoscaler(
+        identity_of("HorizontalPodAutoscaler", body),
+        target_kind=str(target.get("kind") or ""),
+        target_name=str(target.get("name") or ""),
+    )
 
 
 def _pod(body: Body) -> PodRecord:
@@ -166,11 +173,16 @@ def _trouble(status: Body) -> str:
             reason = str(waiting.get("reason") or "")
             if reason in ("", "ContainerCreating", "PodInitializing"):
                 continue
-            ended = (one.get("lastState") or {}).get("terminated") or {}
-            last = f", last {ended['reason']}" if ended.get("reason") else ""
-            code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
-            return f"{one.get('name')} is in {reason}{last}{code}"
+            return f"{one.get('name')} is in {reason}{_last_end(one)}"
     return ""
+
+
+def _last_end(container: Body) -> str:
+    """How a container ended last, to follow what it is in; empty when it did not."""
+    ended = (container.get("lastState") or {}).get("terminated") or {}
+    last = f", last {ended['reason']}" if ended.get("reason") else ""
+    code = f" (exit code {ended['exitCode']})" if "exitCode" in ended else ""
+    return f"{last}{code}"
 
 
 def _blocked(status: Body) -> str:
