@@ -108,8 +108,7 @@ def workload(kind: str, body: Body) -> Workload:
     """What is kept of a workload of a kind that is watched."""
     metadata, spec = body.get("metadata") or {}, body.get("spec") or {}
     status = body.get("status") or {}
-    replicas = spec.get("replicas")
-    count = 1 if replicas is None else int(replicas)
+    count = _one_unless_said(spec.get("replicas"))
     failure = condition(status, "ReplicaFailure")
     own = spec if kind != "ReplicaSet" else {}  # its Deployment stands for it
     groups = kind == GROUPS
@@ -128,6 +127,11 @@ def workload(kind: str, body: Body) -> Workload:
         selector=selector_of(own),
         pod_labels=pod_labels_of(own),
     )
+
+
+def _one_unless_said(amount: Any) -> int:
+    """Replicas, or pods of a group: a spec that says nothing means one."""
+    return 1 if amount is None else int(amount)
 
 
 def _manual(identity: Identity, spec: Body) -> str:
@@ -162,8 +166,7 @@ def _templates(kind: str, spec: Body) -> tuple[Template, ...]:
 def _group_templates(spec: Body) -> tuple[Template, ...]:
     """The leader's and the workers': without one of its own the leader is made from theirs."""
     parts = spec.get("leaderWorkerTemplate") or {}
-    size = parts.get("size")
-    size = 1 if size is None else int(size)
+    size = _one_unless_said(parts.get("size"))
     leader, worker = parts.get("leaderTemplate"), parts.get("workerTemplate") or {}
     below = "leaderWorkerTemplate"
     if not leader:
@@ -204,12 +207,7 @@ def _batch_written_at_s(metadata: Body) -> float | None:
 
 def _unavailable(kind: str, spec: Body, replicas: int) -> int:
     """Replicas a rollout may take out of service: percents round down, as the Deployment's do."""
-    if kind == GROUPS:
-        strategy = spec.get("rolloutStrategy") or {}
-        rolling = strategy.get("rollingUpdateConfiguration") or {}
-    else:
-        strategy = spec.get("strategy" if kind == "Deployment" else "updateStrategy") or {}
-        rolling = strategy.get("rollingUpdate") or {}
+    strategy, rolling = _rollout(kind, spec)
     if strategy.get("type") == "Recreate":
         return replicas
     # StatefulSets and groups are replaced one at a time in place; a Deployment's default is 25 %.
@@ -221,30 +219,47 @@ def _unavailable(kind: str, spec: Body, replicas: int) -> int:
     return min(replicas, replicas * number // 100 if text.endswith("%") else number)
 
 
+def _rollout(kind: str, spec: Body) -> tuple[Body, Body]:
+    """The strategy of a rollout, and how it rolls: each kind has names of its own for them."""
+    if kind == GROUPS:
+        strategy = spec.get("rolloutStrategy") or {}
+        return strategy, strategy.get("rollingUpdateConfiguration") or {}
+    strategy = spec.get("strategy" if kind == "Deployment" else "updateStrategy") or {}
+    return strategy, strategy.get("rollingUpdate") or {}
+
+
 def _pods_roll(kind: str, body: Body) -> bool:
     """The change is not seen yet, or pods of an older template are still there."""
     if kind == "ReplicaSet":
         return False
-    metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    if int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
+    status = body.get("status") or {}
+    if int(status.get("observedGeneration") or 0) < _generation(body):
         return True
     if kind == "StatefulSet" and status.get("currentRevision") == status.get("updateRevision"):
         return False
-    return int(status.get("replicas") or 0) > int(status.get("updatedReplicas") or 0)
+    return _older_remain(status)
 
 
 def _groups_roll(_kind: str, body: Body) -> bool:
     """Groups of an older template are still there, or a partition keeps some of them for good."""
-    metadata, spec = body.get("metadata") or {}, body.get("spec") or {}
-    status = body.get("status") or {}
-    rolling = (spec.get("rolloutStrategy") or {}).get("rollingUpdateConfiguration") or {}
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    _, rolling = _rollout(GROUPS, spec)
     seen = status.get("observedGeneration")  # releases before it do not say
     return (
-        (seen is not None and int(seen) < int(metadata.get("generation") or 0))
+        (seen is not None and int(seen) < _generation(body))
         or bool(rolling.get("partition"))
         or condition(status, "UpdateInProgress").get("status") == "True"
-        or int(status.get("replicas") or 0) > int(status.get("updatedReplicas") or 0)
+        or _older_remain(status)
     )
+
+
+def _generation(body: Body) -> int:
+    return int((body.get("metadata") or {}).get("generation") or 0)
+
+
+def _older_remain(status: Body) -> bool:
+    """Whether replicas of an older template are still there."""
+    return int(status.get("replicas") or 0) > int(status.get("updatedReplicas") or 0)
 
 
 def _failure_text(condition: Body) -> str:
