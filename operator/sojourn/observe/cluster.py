@@ -117,13 +117,17 @@ class ClusterState:
             listed.add(key)
             if self._seen_at.get(key, 0) <= newest:
                 self._put(kind, key, body)
-        for key in [key for key in self._records if key[0] == kind and key not in listed]:
-            if self._seen_at.get(key, 0) <= newest:
-                self._remove(key)
+        self._remove_unlisted(kind, listed, newest)
         self._seen_at = {
             key: at for key, at in self._seen_at.items() if key[0] != kind or at > newest
         }
         self.mark_synced(kind)
+
+    def _remove_unlisted(self, kind: str, listed: set[Key], newest: int) -> None:
+        """Remove what a list does not hold, unless a watch told of it later than ``newest``."""
+        for key in [key for key in self._records if key[0] == kind and key not in listed]:
+            if self._seen_at.get(key, 0) <= newest:
+                self._remove(key)
 
     def mark_synced(self, kind: str) -> None:
         """The first list of a kind is complete: from now on what is not there is missing."""
