@@ -163,6 +163,16 @@ def _balanced(query: str) -> None:
         raise TemplateRefused("the query is empty")
     if "#" in bare:
         raise TemplateRefused("the query holds a comment")
+    if _left_open(bare) or any(quote in bare for quote in "\"'`"):
+        raise TemplateRefused("the query has a bracket or a quote that is not closed")
+
+
+def _left_open(bare: str) -> list[str]:
+    """Brackets that a query without its texts opens and does not close.
+
+    Raises:
+        TemplateRefused: a bracket closes nothing.
+    """
     open_brackets: list[str] = []
     for character in bare:
         if character in "([{":
@@ -171,5 +181,4 @@ def _balanced(query: str) -> None:
             not open_brackets or open_brackets.pop() != _CLOSES[character]
         ):
             raise TemplateRefused(f"the query has a {character} that closes nothing")
-    if open_brackets or any(quote in bare for quote in "\"'`"):
-        raise TemplateRefused("the query has a bracket or a quote that is not closed")
+    return open_brackets
