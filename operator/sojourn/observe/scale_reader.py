@@ -113,11 +113,9 @@ class ScaleReader:
 
     async def refresh(self, declarations: Iterable[Declaration]) -> None:
         """Read what is due, within the tick's budget; what is late is tried again next time."""
-        now_s = time.monotonic()
         wanted = {_key(d): d for d in declarations if self.reads(d.target.kind)}
         self._known = {key: known for key, known in self._known.items() if key in wanted}
-        due = [key for key in wanted if now_s - self._read_at_s(key) >= self._settings.interval_s]
-        due = sorted(due, key=self._read_at_s)[: self._settings.most]
+        due = self._due(wanted)
         if not due:
             return
         loop = asyncio.get_running_loop()
@@ -141,6 +139,12 @@ class ScaleReader:
         """Let the threads go."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _due(self, keys: Iterable[Key]) -> list[Key]:
+        """What was read longest ago, as much as one tick may read."""
+        now_s = time.monotonic()
+        due = [key for key in keys if now_s - self._read_at_s(key) >= self._settings.interval_s]
+        return sorted(due, key=self._read_at_s)[: self._settings.most]
+
     def _read_at_s(self, key: Key) -> float:
         return self._known.get(key, (-math.inf, None))[0]
 
@@ -162,16 +166,20 @@ class ScaleReader:
             return _unknown(what, error.status)
         except (HTTPError, OSError) as error:
             return Unknown(Reason.NOT_OBSERVED, f"{what}: {type(error).__name__}")
-        selector = str((body.get("status") or {}).get("selector") or "")
-        labels = tuple(part for part in selector.split(",") if "=" in part and "!" not in part)
-        if not labels:
-            return Unknown(Reason.NOT_OBSERVED, f"the scale of {what} names no pods")
-        return Scale(int((body.get("spec") or {}).get("replicas") or 0), labels)
+        return _scale_of(what, body)
 
 
 def _key(declaration: Declaration) -> Key:
     target = declaration.target
     return target.api_version, target.kind, declaration.ref.namespace, target.name
+
+
+def _scale_of(what: str, body: Any) -> Scale | Unknown:
+    selector = str((body.get("status") or {}).get("selector") or "")
+    labels = tuple(part for part in selector.split(",") if "=" in part and "!" not in part)
+    if not labels:
+        return Unknown(Reason.NOT_OBSERVED, f"the scale of {what} names no pods")
+    return Scale(int((body.get("spec") or {}).get("replicas") or 0), labels)
 
 
 def _unknown(what: str, status: int | None) -> Unknown:
