@@ -224,16 +224,22 @@ class Gatherer:
         if this_round.alone is not None:
             key, expression = this_round.alone
             template = asking[key].metrics.arrival_rate_query or ""
-            refused = await self._ask_rates(evidence, {key: expression})
-            if refused is not None:
-                self._templates.refused[template] = refused
-            elif not _unavailable(evidence.custom[key]):
-                self._templates.passed.add(template)
+            await self._try_template(evidence, template, key, expression)
         if this_round.together:
             refused = await self._ask_rates(evidence, this_round.together)
             if refused is not None:
                 # Each passed alone, so one depends on its service's names: try all again.
                 self._templates.passed.clear()
+
+    async def _try_template(
+        self, evidence: Evidence, template: str, key: Key, expression: str
+    ) -> None:
+        """Ask what was never asked by itself, and keep whether Prometheus takes it."""
+        refused = await self._ask_rates(evidence, {key: expression})
+        if refused is not None:
+            self._templates.refused[template] = refused
+        elif not _unavailable(evidence.custom[key]):
+            self._templates.passed.add(template)
 
     async def _ask_rates(self, evidence: Evidence, expressions: Mapping[Key, str]) -> str | None:
         """Ask for the rates of several services; why the query was refused, if it was."""
