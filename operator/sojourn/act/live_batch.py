@@ -210,32 +210,42 @@ class LiveBatches:
 
     async def apply(self, key: Key, wanted: LiveBatch, may_write: Callable[[], bool]) -> Outcome:
         """Give every pod that lacks it the max batch; pods that have it cost nothing."""
-        known = self._given.get(key, {})
-        given = {pod.name: self._of(known.get(pod.name), pod) for pod in wanted.pods}
-        self._given[key] = given
+        given = self._held(key, wanted.pods)
         now_s = self.clock()
         lacking = [pod for pod in wanted.pods if given[pod.name].max_batch != wanted.max_batch]
         due = [pod for pod in lacking if given[pod.name].retry_at_s <= now_s and may_write()]
         if due:
-            self._slots = self._slots or asyncio.Semaphore(self.limits.concurrency)
-            timeout = aiohttp.ClientTimeout(total=self.limits.timeout_s)
-            async with aiohttp.ClientSession(timeout=timeout) as session:
-                await asyncio.gather(
-                    *(self._give(session, wanted, pod, given[pod.name]) for pod in due)
-                )
-        failed = [(p.name, given[p.name].why) for p in lacking if given[p.name].why]
+            await self._give_all(wanted, due, given)
         complete = all(one.max_batch == wanted.max_batch for one in given.values())
-        return Outcome(complete and bool(given), _told(failed))
+        return Outcome(
+            complete and bool(given), _told((p.name, given[p.name].why) for p in lacking)
+        )
 
     def keep_only(self, keys: Iterable[Key]) -> None:
         """Forget services that are gone."""
         for key in set(self._given) - set(keys):
             del self._given[key]
 
+    def _held(self, key: Key, pods: Iterable[EnginePod]) -> dict[str, _Given]:
+        """What each pod of a service holds; pods that are gone are forgotten."""
+        known = self._given.get(key, {})
+        self._given[key] = {pod.name: self._of(known.get(pod.name), pod) for pod in pods}
+        return self._given[key]
+
     def _of(self, known: _Given | None, pod: EnginePod) -> _Given:
         if known is not None and known.incarnation == pod.incarnation:
             return known
         return _Given(pod.incarnation)
+
+    async def _give_all(
+        self, wanted: LiveBatch, pods: list[EnginePod], given: Mapping[str, _Given]
+    ) -> None:
+        self._slots = self._slots or asyncio.Semaphore(self.limits.concurrency)
+        timeout = aiohttp.ClientTimeout(total=self.limits.timeout_s)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            await asyncio.gather(
+                *(self._give(session, wanted, pod, given[pod.name]) for pod in pods)
+            )
 
     async def _give(
         self, session: aiohttp.ClientSession, wanted: LiveBatch, pod: EnginePod, given: _Given
@@ -256,7 +266,9 @@ class LiveBatches:
             given.max_batch, given.why = wanted.max_batch, ""
 
 
-def _told(failed: list[tuple[str, str]]) -> str:
+def _told(pods: Iterable[tuple[str, str]]) -> str:
+    """What went wrong, from pods and why each lacks the max batch; empty when nothing did."""
+    failed = [(name, why) for name, why in pods if why]
     if not failed:
         return ""
     names = ", ".join(name for name, _ in failed[:SHOWN_PODS])
