@@ -16,6 +16,9 @@ from sojourn.model.domain import FloatArray
 # A service time that varies less than this has no effect beyond the analysis' own error.
 _DETERMINISTIC_BELOW = 1e-3
 
+# Batch sizes whose service time is a place where the law of the residual may bend.
+_MOST_BENDS = 128
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -61,11 +64,15 @@ class Problem:
 
     @property
     def bends_s(self) -> FloatArray:
-        """Times just before s_B at which the law of a fixed service's residual bends, rising."""
+        """Times at which the law of a fixed service's residual bends, rising.
+
+        At each s_b, which no residual of a batch of b exceeds, and gently just before s_B.
+        """
         if self.scv > 0:
             return np.zeros(0)
-        times = self.full_s - np.array([8.0, 4.0, 2.0, 1.0, 0.5, 0.0]) / self.rate_per_s
-        return times[times > 0]
+        gently = self.full_s - np.array([8.0, 4.0, 2.0, 1.0, 0.5]) / self.rate_per_s
+        sizes = np.unique(np.round(np.linspace(1, self.batch, min(self.batch, _MOST_BENDS))))
+        return np.unique(np.concatenate((gently[gently > 0], self.seconds(sizes))))
 
     @property
     def certain_s(self) -> float:
