@@ -16,16 +16,18 @@ from itertools import pairwise
 import numpy as np
 
 from sojourn.facts.declaration import Objective
-from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint, Replica
+from sojourn.facts.replica import ContinuousReplica, OperatingPoint, Replica
 from sojourn.facts.sizing import ServingConstraint, Sizing
 from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
+from sojourn.model.candidates import (
+    around_best,
+    candidates,
+    from_the_top,
+    waits_are_steps,
+)
 from sojourn.model.domain import FloatArray, non_negative
 from sojourn.model.protocol import QueueModel
 from sojourn.model.stability import ROUNDING_SLACK
-
-# Intervals shorter than this are scanned batch by batch; in longer ones candidates are a third to a
-# half apart, and the edges are refined.
-_EVERY_BATCH_OF = 16
 
 _CACHED = 65_536
 
@@ -89,17 +91,15 @@ def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) ->
 def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
     """The rates one replica takes at each candidate batch, solved once per constraint."""
     low, high, memory_binds = bounds(constraint)
-    if isinstance(constraint.replica, ContinuousReplica):
-        batches = _around_best(model, constraint, low, high)
-    else:
-        batches = candidates(low, high)
+    one_sided = _one_sided(constraint, high)
+    batches = _asked_about(model, constraint, (low, high), one_sided)
     answers = [_answer(model, constraint, b) for b in batches]
     floor_s = min(answer.floor_s for answer in answers)
     by_load_only = not any(answer.reachable for answer in answers)
     if by_load_only:
         constraint = replace(constraint, goal=_load_only(constraint.goal))
         answers = [_answer(model, constraint, b) for b in batches]
-    elif isinstance(constraint.replica, DynamicReplica):
+    elif not one_sided:
         batches, answers = _refined_at_best(model, constraint, batches, answers)
     return Capacity(
         batches=np.array(batches, dtype=float),
@@ -112,35 +112,25 @@ def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
     )
 
 
-def _around_best(
-    model: QueueModel, constraint: ServingConstraint, low: int, high: int
+def _one_sided(constraint: ServingConstraint, largest: int) -> bool:
+    """Whether what binds at a batch tells on which side of it the best one is."""
+    replica = constraint.replica
+    return isinstance(replica, ContinuousReplica) and not waits_are_steps(
+        replica, constraint.goal, largest
+    )
+
+
+def _asked_about(
+    model: QueueModel, constraint: ServingConstraint, ends: tuple[int, int], one_sided: bool
 ) -> list[int]:
-    """The ends and the best batch of a continuous replica, in O(log B) questions.
+    def at(batch: int) -> ReplicaRate:
+        return _answer(model, constraint, batch)
 
-    A larger batch waits less and decodes slower (docs/explanation/queueing.md, section 7): where
-    the time per output token binds, no larger batch takes more; where anything else does, none
-    smaller. The best is on one of the two sides of where that changes.
-    """
-    rising, falling = low, high
-    if _answer(model, constraint, high).binding == "OutputToken":
-        while falling - rising > 1:
-            middle = (rising + falling) // 2
-            if _answer(model, constraint, middle).binding == "OutputToken":
-                falling = middle
-            else:
-                rising = middle
-    return sorted({low, rising, falling, high})
-
-
-def candidates(low: int, high: int) -> list[int]:
-    """Batches from low to high: all of a few, else 1, 2, 3, 4, 6, 8, 12, ... and the ends."""
-    if high - low < _EVERY_BATCH_OF:
-        return list(range(low, high + 1))
-    grid, step = [1], 2
-    while step <= high:
-        grid += [step, step * 3 // 2]
-        step *= 2
-    return sorted({b for b in [*grid, low, high] if low <= b <= high})
+    if one_sided:
+        return around_best(lambda batch: at(batch).binding, *ends)
+    if isinstance(constraint.replica, ContinuousReplica):
+        return from_the_top(lambda batch: at(batch).rate_per_s, candidates(*ends))
+    return candidates(*ends)
 
 
 def least_replicas(rate_per_s: float, table: Capacity) -> float:
