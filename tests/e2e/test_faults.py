@@ -125,7 +125,7 @@ def test_replicas_are_held_while_pages_are_empty_stale_or_no_numbers(house: Hous
     told = {
         Spoilt.EMPTY: ("NoSeries", "LowCoverage"),
         Spoilt.NOT_A_NUMBER: ("NotANumber",),
-        Spoilt.STALE: ("StaleSeries", "WindowNotFull"),
+        Spoilt.STALE: ("StaleSeries",),
     }
     # All at once, each in a namespace of its own: a page's fault is its own service's.
     spaces = {how: house.plane.create_namespace("spoilt") for how in told}

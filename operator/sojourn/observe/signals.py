@@ -273,7 +273,7 @@ def _fault(view: View, role: str, pod: Pod) -> tuple[Reason, str]:
     if evidence.has("down", pod.key):
         return Reason.NO_SERIES, "Prometheus cannot scrape"
     if evidence.has("stale", pod.key):
-        limit = f"{view.scrape.freshness_s:g} s"
+        limit = f"{min(view.scrape.freshness_s, view.scrape.rate_window_s):g} s"
         return Reason.STALE_SERIES, f"no sample within {limit}"
     if pod.key in evidence.values(role):
         return Reason.NOT_A_NUMBER, "the value is no finite, non-negative number"

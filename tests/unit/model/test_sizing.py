@@ -226,7 +226,7 @@ def test_a_continuous_service_is_sized_with_few_questions() -> None:
     replica = ContinuousReplica(
         IterationTime(0.012, 0.0006, 0.00002), TokenLengths(120, law="geometric"), 200.0, 1
     )
-    # A first token within 0.1 s is less than one step of a full batch: steps matter, not only waits.
+    # 0.1 s is less than one step of a full batch: steps matter, not only waits.
     for goal, most in (
         (LatencyGoal(first_token_s=2.0), 10),
         (LatencyGoal(output_token_s=0.02), 18),

@@ -102,7 +102,7 @@ FAULTS = [
         {"offered": {"a": 5.0, "b": 5.0}},
         {"stale": {"a", "b"}},
         Reason.STALE_SERIES,
-        "no sample within 90 s",
+        "no sample within 60 s",
         id="FC-011 stale",
     ),
     pytest.param({}, {"down": {"a", "b"}}, Reason.NO_SERIES, "cannot scrape", id="up is 0"),
