@@ -41,12 +41,17 @@ def words_of_file(
         if equals and not engine.config_wins:
             remark = f"{name} is read only with its path as the next word: {word.text} is ignored."
             return FileWords(remarks=(remark,))
-        path = word if equals else line.words[i + 1] if i + 1 < len(line.words) else Said("")
+        path = word if equals else _after(i, line)
         if path.why:
             return FileWords(unknown=f"{name} {path.text}: {path.why}")
         held, why = file_of(value if equals else path.text, container, around)
         return FileWords(unknown=why) if held is None else FileWords(tuple(_words(held)))
     return FileWords()
+
+
+def _after(at: int, line: CommandLine) -> Said:
+    """The word after a place; an empty one at the end."""
+    return line.words[at + 1] if at + 1 < len(line.words) else Said("")
 
 
 def _words(held: Mapping[str, Any], prefix: str = "--") -> Iterator[Said]:
