@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sojourn.api.resources import GROUP, INFERENCE_SERVICE, SERVING_PROFILE, VERSION, Resource
@@ -142,8 +142,8 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
     if "$ref" in node:
         referred = definitions[node["$ref"].rsplit("/", 1)[-1]]
         return _structural(_merged(referred, node, "$ref"), definitions)
-    if "anyOf" in node and {"type": "null"} in node["anyOf"]:
-        (only,) = (one for one in node["anyOf"] if one != {"type": "null"})
+    only = _alternative(node)
+    if only is not None:
         return _structural(_merged(only, node, "anyOf"), definitions)
     plain = {name: value for name, value in node.items() if name not in _DROPPED}
     _settle_default(plain)
@@ -156,8 +156,23 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
         plain["properties"] = {
             name: _structural(field, definitions) for name, field in plain["properties"].items()
         }
-    ordered = [name for name in _FIRST if name in plain]
-    return {name: plain[name] for name in [*ordered, *(n for n in plain if n not in _FIRST)]}
+    return _in_order(plain)
+
+
+def _in_order(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The names that tell most first, the others as they come."""
+    first = [name for name in _FIRST if name in node]
+    return {name: node[name] for name in dict.fromkeys((*first, *node))}
+
+
+def _alternative(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a field that may be null is otherwise; None where nothing may be null."""
+    null = {"type": "null"}
+    alternatives: Sequence[Mapping[str, Any]] = node.get("anyOf", ())
+    if null not in alternatives:
+        return None
+    (only,) = (one for one in alternatives if one != null)
+    return only
 
 
 def _merged(inner: Mapping[str, Any], outer: Mapping[str, Any], without: str) -> dict[str, Any]:
