@@ -176,18 +176,24 @@ def _change(path: str, old: Any, fresh: Any) -> Change:
         case "time":
             return Change.NOTHING
         case "rate":
-            before, after = _number(old), _number(fresh)
-            known = before is not None and after is not None
-            return moved(before or 0.0, after or 0.0) if known else Change.LASTING
+            return _rate_change(_number(old), _number(fresh))
         case "number":
             return Change.LASTING if _jumped(old, fresh) else Change.NOTHING
         case "wish":
             return Change.LASTING
         case "prose":
-            if words(old) == words(fresh):
-                return Change.NOTHING
-            return Change.LASTING if path == "lastDecision.message" else Change.FACT
+            return _prose_change(path, old, fresh)
     return Change.FACT
+
+
+def _rate_change(before: float | None, after: float | None) -> Change:
+    return Change.LASTING if before is None or after is None else moved(before, after)
+
+
+def _prose_change(path: str, old: Any, fresh: Any) -> Change:
+    if words(old) == words(fresh):
+        return Change.NOTHING
+    return Change.LASTING if path == "lastDecision.message" else Change.FACT
 
 
 def _jumped(before: Any, after: Any) -> bool:
