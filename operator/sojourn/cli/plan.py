@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from sojourn.cli.given import Given, Subject
 from sojourn.cli.table import Format, write, write_data
 
 if TYPE_CHECKING:
+    from sojourn.cli.compare import Choice
     from sojourn.cli.steps import Step
 
 
@@ -144,26 +146,35 @@ def _spans(subject: Subject, interval: tuple[float, float], form: Format) -> Non
 def _compare(subject: Subject, rate_per_s: float, options: PlanOptions) -> None:
     from sojourn.cli import compare, rates  # noqa: PLC0415
 
-    gpus = options.compare_gpus or subject.declaration.gpu.type
-    if gpus == "all":
-        priced = [g.name for g in subject.catalogue.gpus() if g.price_per_hour_usd is not None]
-        gpus = ",".join(priced)
-    names = [name.strip() for name in gpus.split(",") if name.strip()]
+    names = _compared_gpus(subject, options.compare_gpus or subject.declaration.gpu.type)
     found = compare.choices(subject, rate_per_s, names, rates.sizes(options.compare_tp))
     table = compare.table(found)
-    if options.output is Format.TABLE:
-        from sojourn.cli import plan_view  # noqa: PLC0415
-
-        look = next((choice.look for choice in found if choice.look), None)
-        if look is not None:
-            model, goal = look.serving.service.architecture.name, plan_view.slo(look.goal)
-            screen.console().print(
-                f"{model}; {goal} at {rate_per_s:g}/s, cheapest first", style="bold", markup=False
-            )
-    if table.rows or options.output is not Format.TABLE:
+    for_people = options.output is Format.TABLE
+    if for_people:
+        _print_compared(found, rate_per_s)
+    if table.rows or not for_people:
         write(table, options.output)
-    if options.output is Format.TABLE:
+    if for_people:
         for line in compare.left_out(found):
             screen.console().print(f"left out: {line}", style="dim")
     if not any(choice.look and choice.look.works for choice in found):
         raise typer.Exit(exits.VERDICT)
+
+
+def _compared_gpus(subject: Subject, asked: str) -> list[str]:
+    if asked == "all":
+        return [g.name for g in subject.catalogue.gpus() if g.price_per_hour_usd is not None]
+    return [name.strip() for name in asked.split(",") if name.strip()]
+
+
+def _print_compared(found: Iterable[Choice], rate_per_s: float) -> None:
+    """Print for what the cards are compared; nothing when none can be planned."""
+    from sojourn.cli import plan_view  # noqa: PLC0415
+
+    look = next((choice.look for choice in found if choice.look), None)
+    if look is None:
+        return
+    model, goal = look.serving.service.architecture.name, plan_view.slo(look.goal)
+    screen.console().print(
+        f"{model}; {goal} at {rate_per_s:g}/s, cheapest first", style="bold", markup=False
+    )
