@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,20 +73,23 @@ async def operator_settings(cluster: Cluster, system: str) -> dict[str, Any] | N
     Kustomize puts a hash of the content into the ConfigMap's name, so it is found by its key.
     """
     answer = await cluster.ask(f"/api/v1/namespaces/{system}/configmaps")
-    newest: tuple[str, str] | None = None
-    for item in (answer.body or {}).get("items") or ():
-        metadata = item.get("metadata") or {}
-        content = (item.get("data") or {}).get("settings.yaml")
-        if content and "settings" in str(metadata.get("name")):
-            stamp = str(metadata.get("creationTimestamp") or "")
-            newest = max(newest or ("", ""), (stamp, content))
-    if newest is None:
+    found = list(_settings_files((answer.body or {}).get("items") or ()))
+    if not found:
         return None
     try:
-        settings = yaml.safe_load(newest[1])
+        settings = yaml.safe_load(max(found)[1])
     except yaml.YAMLError:
         return None
     return settings if isinstance(settings, dict) else None
+
+
+def _settings_files(config_maps: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Time of creation and text of each settings file among the ConfigMaps."""
+    for item in config_maps:
+        metadata = item.get("metadata") or {}
+        content = (item.get("data") or {}).get("settings.yaml")
+        if content and "settings" in str(metadata.get("name")):
+            yield str(metadata.get("creationTimestamp") or ""), content
 
 
 def config_files(options: ClusterOptions) -> str | None:
@@ -110,10 +113,18 @@ def namespace_of(options: ClusterOptions) -> str:
             continue
         if not isinstance(content, dict):
             continue
-        for context in content.get("contexts") or ():
-            if context.get("name") == content.get("current-context"):
-                return str((context.get("context") or {}).get("namespace") or "default")
+        current = _current_namespace(content)
+        if current is not None:
+            return current
     return "default"
+
+
+def _current_namespace(content: dict[str, Any]) -> str | None:
+    """The namespace of a kubeconfig's current context; None when that is in another file."""
+    for context in content.get("contexts") or ():
+        if context.get("name") == content.get("current-context"):
+            return str((context.get("context") or {}).get("namespace") or "default")
+    return None
 
 
 def run(options: ClusterOptions, work: Callable[[Cluster], Awaitable[T]]) -> T:
