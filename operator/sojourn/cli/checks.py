@@ -11,7 +11,7 @@ from sojourn.act.kube import Request
 from sojourn.api.resources import GROUP, INFERENCE_SERVICE, SERVING_PROFILE, VERSION
 from sojourn.cli import checks_prometheus
 from sojourn.cli.checks_services import services
-from sojourn.cli.cluster import Cluster, operator_settings
+from sojourn.cli.cluster import Answer, Cluster, operator_settings
 from sojourn.cli.outcome import Outcome, Scope, fail, ok, skip
 
 __all__ = ["Outcome", "Scope", "examine"]
@@ -141,16 +141,21 @@ async def webhook(cluster: Cluster, scope: Scope) -> list[Outcome]:
 
     path = f"/apis/{GROUP}/{VERSION}/namespaces/{scope.system}/{INFERENCE_SERVICE.plural}"
     tried = await cluster.send(Request("POST", path, KNOWN_BAD, query=(("dryRun", "All"),)))
+    return [_judged_dry_run(tried, scope.system)]
+
+
+def _judged_dry_run(tried: Answer, system: str) -> Outcome:
+    """What the answer to a known-bad object tells of the webhook."""
     if tried.body is not None:
         text = "a known-bad object was admitted (dry run): the webhook is not asked"
-        return [fail("webhook", text, "apply deploy/base/webhook.yaml again")]
+        return fail("webhook", text, "apply deploy/base/webhook.yaml again")
     if "denied the request" in tried.why and "Unstable" in tried.why:
-        return [ok("webhook", "refuses a known-bad object (dry run)")]
+        return ok("webhook", "refuses a known-bad object (dry run)")
     if tried.forbidden and "denied the request" not in tried.why:
-        needed = f"needs create on inferenceservices in {scope.system}"
-        return [skip("webhook", f"a dry run is not allowed to us: {needed}")]
-    remedy = f"kubectl -n {scope.system} get endpoints sojourn-webhook; logs deploy/sojourn"
-    return [fail("webhook", f"cannot be reached by the API server: {tried.why}", remedy)]
+        needed = f"needs create on inferenceservices in {system}"
+        return skip("webhook", f"a dry run is not allowed to us: {needed}")
+    remedy = f"kubectl -n {system} get endpoints sojourn-webhook; logs deploy/sojourn"
+    return fail("webhook", f"cannot be reached by the API server: {tried.why}", remedy)
 
 
 async def prometheus(cluster: Cluster, scope: Scope) -> list[Outcome]:
