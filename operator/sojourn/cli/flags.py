@@ -82,6 +82,11 @@ def write_into(body: dict[str, Any], given: Given) -> None:
         _put(body, "spec.engine.batching", "Dynamic")
     if given.fixed is not None or given.per_request is not None:
         body["spec"].pop("profileRef", None)
+    _write_composed(body, given)
+
+
+def _write_composed(body: dict[str, Any], given: Given) -> None:
+    """Write the flags whose text stands for several fields, or for a mapping."""
     if given.max_batch is not None:
         _put(body, "spec.engine.maxBatchSize", _interval(given.max_batch))
     if given.slo is not None:
