@@ -248,12 +248,21 @@ def read(given: Given) -> Subject:
 
 def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
     """Every object of a YAML or JSON file, items of lists one by one."""
+    for document in _yaml(path):
+        if isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List"):
+            yield from (item for item in document.get("items") or () if isinstance(item, Mapping))
+        elif isinstance(document, Mapping):
+            yield document
+
+
+def _yaml(path: Path) -> list[Any]:
+    """Every document of a file, or of the standard input for ``-``."""
     import yaml  # noqa: PLC0415
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text()
-        documents = list(yaml.load_all(text, loader))
+        return list(yaml.load_all(text, loader))
     except OSError as exc:
         raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
@@ -262,11 +271,6 @@ def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
         where = getattr(exc, "problem_mark", None)
         line = f"line {where.line + 1}: " if where else ""
         raise UsageError(f"{path} is not YAML: {line}{getattr(exc, 'problem', exc)}") from exc
-    for document in documents:
-        if isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List"):
-            yield from (item for item in document.get("items") or () if isinstance(item, Mapping))
-        elif isinstance(document, Mapping):
-            yield document
 
 
 def _service_body(documents: list[Mapping[str, Any]], given: Given) -> dict[str, Any]:
