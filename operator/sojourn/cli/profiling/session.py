@@ -114,6 +114,16 @@ async def _named(target: Target, model: str) -> Target:
 
     if target.model or target.protocol == "triton":
         return replace(target, model=target.model or model)
+    names = await _listed_models(target)
+    return replace(target, model=names[0] if len(names) == 1 else model)
+
+
+async def _listed_models(target: Target) -> list[str]:
+    """Names of the models a server says it has; none when it does not say.
+
+    Raises:
+        EndpointUnavailable: it does not answer.
+    """
     address = f"{target.url.rstrip('/').removesuffix('/v1')}/v1/models"
     headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
     try:
@@ -125,7 +135,5 @@ async def _named(target: Target, model: str) -> Target:
             listed = await response.json(content_type=None) if response.status < 400 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
         raise EndpointUnavailable(f"{address} cannot be asked: {exc or 'no answer'}") from exc
-    names = [
-        str(one.get("id")) for one in (listed or {}).get("data") or () if isinstance(one, dict)
-    ]
-    return replace(target, model=names[0] if len(names) == 1 else model)
+    models = (listed or {}).get("data") or ()
+    return [str(one.get("id")) for one in models if isinstance(one, dict)]
