@@ -99,14 +99,8 @@ def fitted(points: Sequence[Point], identity: Identity, gathering: Gathering = N
             "one; measure 1, 8 and 32"
         )
     tolerance = fit.OTHER_TOLERANCE if identity.experts else fit.DENSE_TOLERANCE
-    steps = [point.output_token_s for point in ordered]
-    streamed = not identity.dynamic and all(step is not None and step > 0 for step in steps)
-    seconds = [
-        (point.output_token_s or 0.0)
-        if streamed
-        else point.latency_s - gathering.wait_s(point.batch)
-        for point in ordered
-    ]
+    streamed = not identity.dynamic and _all_streamed(ordered)
+    seconds = _steps_s(ordered) if streamed else _batches_s(ordered, gathering)
     if min(seconds) <= 0:
         wait = format_duration(gathering.max_wait_s)
         raise UsageError(f"--max-wait {wait} is longer than a measured batch")
@@ -121,6 +115,19 @@ def fitted(points: Sequence[Point], identity: Identity, gathering: Gathering = N
         judged,
         _prompt_token_s(ordered, judged) if streamed else None,
     )
+
+
+def _all_streamed(points: Sequence[Point]) -> bool:
+    return all(point.output_token_s is not None and point.output_token_s > 0 for point in points)
+
+
+def _steps_s(points: Sequence[Point]) -> list[float]:
+    return [point.output_token_s or 0.0 for point in points]
+
+
+def _batches_s(points: Sequence[Point], gathering: Gathering) -> list[float]:
+    """Seconds in service: without what the batch waited to fill."""
+    return [point.latency_s - gathering.wait_s(point.batch) for point in points]
 
 
 def _prompt_token_s(points: Sequence[Point], judged: ServiceTimeFit) -> float:
