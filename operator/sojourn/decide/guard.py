@@ -48,8 +48,7 @@ _WEIGHTS = {
 def as_run(declaration: Declaration, workload: Workload) -> Declaration:
     """The declaration with what the command line says in place of what was declared."""
     number, flags = _numbers(workload.flags), workload.flags
-    utilisation = _fraction(flags, "memory_utilisation")
-    model, gpu, engine = declaration.model, declaration.gpu, declaration.engine
+    model, engine = declaration.model, declaration.engine
     version = ".".join(map(str, flags.version)) if flags.version else engine.version
     max_batch = number("max_batch") or engine.max_batch
     return replace(
@@ -60,14 +59,7 @@ def as_run(declaration: Declaration, workload: Workload) -> Declaration:
             precision=model.precision or _weights(flags),
             kv_precision=_kv(flags) or model.kv_precision,
         ),
-        gpu=replace(
-            gpu,
-            memory_bytes=workload.slice_bytes or gpu.memory_bytes,
-            tensor_parallel=number("tensor_parallel") or 1,
-            pipeline_parallel=number("pipeline_parallel") or 1,
-            data_parallel=number("data_parallel") or 1,
-            memory_utilisation=utilisation or gpu.memory_utilisation,
-        ),
+        gpu=_gpu_as_run(declaration.gpu, workload),
         engine=replace(
             engine,
             name=workload.engine,
@@ -76,6 +68,19 @@ def as_run(declaration: Declaration, workload: Workload) -> Declaration:
             min_batch=min(engine.min_batch, max_batch or engine.min_batch),
             max_batched_tokens=number("batched_tokens") or engine.max_batched_tokens,
         ),
+    )
+
+
+def _gpu_as_run(gpu: DeclaredGpu, workload: Workload) -> DeclaredGpu:
+    number = _numbers(workload.flags)
+    return replace(
+        gpu,
+        memory_bytes=workload.slice_bytes or gpu.memory_bytes,
+        tensor_parallel=number("tensor_parallel") or 1,
+        pipeline_parallel=number("pipeline_parallel") or 1,
+        data_parallel=number("data_parallel") or 1,
+        memory_utilisation=_fraction(workload.flags, "memory_utilisation")
+        or gpu.memory_utilisation,
     )
 
 
@@ -154,10 +159,7 @@ def _unknown(flags: Flags) -> Iterator[str]:
 
 def _misspelt(flags: Flags) -> Iterator[str]:
     """Values that are no value of their flag: the engine would end at once."""
-    tokens, batch = flags.number("batched_tokens"), flags.number("max_batch")
-    if tokens is not None and batch is not None and 0 < tokens < batch:
-        names = [flags.values[role].name for role in ("batched_tokens", "max_batch")]
-        yield f"{names[0]} {tokens} is below {names[1]} {batch}: vLLM ends. Use at least {batch}."
+    yield from _fewer_tokens_than_batch(flags)
     for role in (*_COUNTS, "memory_utilisation"):
         value = flags.values.get(role)
         if value is None or value.source is FlagSource.DEFAULT:
@@ -170,6 +172,13 @@ def _misspelt(flags: Flags) -> Iterator[str]:
             )
         elif value.source is not FlagSource.UNKNOWN and (wrong := _wrong(role, value)):
             yield f"{value.name} {value.text} {wrong}"
+
+
+def _fewer_tokens_than_batch(flags: Flags) -> Iterator[str]:
+    tokens, batch = flags.number("batched_tokens"), flags.number("max_batch")
+    if tokens is not None and batch is not None and 0 < tokens < batch:
+        names = [flags.values[role].name for role in ("batched_tokens", "max_batch")]
+        yield f"{names[0]} {tokens} is below {names[1]} {batch}: vLLM ends. Use at least {batch}."
 
 
 def _wrong(role: str, value: FlagValue) -> str:
