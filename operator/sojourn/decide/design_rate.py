@@ -74,10 +74,7 @@ def _slope(rates: tuple[RateSample, ...], window_s: float, dispersion: float) ->
     recent = [r for r in rates if rates[-1].at_s - r.at_s <= span_s]
     if len(recent) < FEWEST_FOR_TREND or recent[-1].at_s - recent[0].at_s < window_s:
         return 0.0
-    mean_at = sum(r.at_s for r in recent) / len(recent)
-    mean_rate = sum(r.rate_per_s for r in recent) / len(recent)
-    spread = sum((r.at_s - mean_at) ** 2 for r in recent)
-    slope = sum((r.at_s - mean_at) * (r.rate_per_s - mean_rate) for r in recent) / spread
+    slope, mean_rate, spread = _least_squares(recent)
     # Overlapping windows repeat their arrivals: as many independent ones as fit in the span.
     independent = max(2.0, (recent[-1].at_s - recent[0].at_s) / window_s + 1)
     noise = math.sqrt(dispersion * max(mean_rate, 1 / window_s) / window_s)
@@ -88,6 +85,15 @@ def _slope(rates: tuple[RateSample, ...], window_s: float, dispersion: float) ->
     begin = next(r for r in recent if recent[-1].at_s - r.at_s <= window_s)
     lately = (recent[-1].rate_per_s - begin.rate_per_s) / window_s
     return min(slope, max(0.0, lately))
+
+
+def _least_squares(samples: list[RateSample]) -> tuple[float, float, float]:
+    """Rise per second, mean rate per second, and the times' summed squared distance, s^2."""
+    mean_at = sum(r.at_s for r in samples) / len(samples)
+    mean_rate = sum(r.rate_per_s for r in samples) / len(samples)
+    spread = sum((r.at_s - mean_at) ** 2 for r in samples)
+    slope = sum((r.at_s - mean_at) * (r.rate_per_s - mean_rate) for r in samples) / spread
+    return slope, mean_rate, spread
 
 
 def _dispersion(rates: tuple[RateSample, ...], window_s: float) -> float:
