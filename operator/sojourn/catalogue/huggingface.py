@@ -217,20 +217,22 @@ def _windowed_layers(text: Config, layers: int) -> int:
     """Layers that keep a window only, by ``layer_types`` or the families' own keys."""
     kinds = text.get("layer_types")
     if kinds is not None:
-        if not isinstance(kinds, list) or len(kinds) != layers:
-            raise InvalidModelConfig(
-                "layer_types", f"expected one kind for each of {layers} layers"
-            )
-        for kind in kinds:
-            if kind not in _FULL_LAYERS + _WINDOW_LAYERS:
-                raise InvalidModelConfig("layer_types", f"{kind!r} is not a known kind of layer")
-        return sum(kind in _WINDOW_LAYERS for kind in kinds)
+        return _windowed_kinds(kinds, layers)
     if not text.get("sliding_window") or text.get("use_sliding_window") is False:
         return 0
     pattern = _optional(text, "sliding_window_pattern")
     if pattern:
         return layers - layers // pattern
     return layers // 2 if text.get("model_type") == "gemma2" else layers
+
+
+def _windowed_kinds(kinds: Any, layers: int) -> int:
+    if not isinstance(kinds, list) or len(kinds) != layers:
+        raise InvalidModelConfig("layer_types", f"expected one kind for each of {layers} layers")
+    for kind in kinds:
+        if kind not in _FULL_LAYERS + _WINDOW_LAYERS:
+            raise InvalidModelConfig("layer_types", f"{kind!r} is not a known kind of layer")
+    return sum(kind in _WINDOW_LAYERS for kind in kinds)
 
 
 def _attention_parameters(text: Config, groups: tuple[AttentionGroup, ...], hidden: int) -> int:
@@ -261,18 +263,22 @@ def _tied(top: Config, text: Config) -> bool:
     return str(text.get("model_type", "")).lower().startswith(_TIED_BY_DEFAULT)
 
 
+def _quantised(section: Mapping[str, Any]) -> str:
+    method = str(section.get("quant_method", "")).lower()
+    if method in ("awq", "gptq") and section.get("bits", 4) == 8:
+        return "int8"
+    if method in _QUANTISED:
+        return _QUANTISED[method]
+    raise InvalidModelConfig(
+        "quantization_config.quant_method",
+        f"{method or 'missing'} is not known; give spec.model.precision and drop the section",
+    )
+
+
 def _precision(top: Config, text: Config) -> str:
     quantisation = top.get("quantization_config") or text.get("quantization_config")
     if isinstance(quantisation, Mapping):
-        method = str(quantisation.get("quant_method", "")).lower()
-        if method in ("awq", "gptq") and quantisation.get("bits", 4) == 8:
-            return "int8"
-        if method in _QUANTISED:
-            return _QUANTISED[method]
-        raise InvalidModelConfig(
-            "quantization_config.quant_method",
-            f"{method or 'missing'} is not known; give spec.model.precision and drop the section",
-        )
+        return _quantised(quantisation)
     stated = top.get("torch_dtype") or top.get("dtype") or text.get("torch_dtype") or "bfloat16"
     if not isinstance(stated, str) or stated not in _PRECISIONS:
         raise InvalidModelConfig(
