@@ -66,8 +66,7 @@ def _conditions(subject: str, status: Mapping[str, Any]) -> list[Outcome]:
     found: list[Outcome] = []
     for name in _TOLD:
         condition = conditions.get(name)
-        good = "False" if name in _GOOD_WHEN_FALSE else "True"
-        if condition is None or condition.get("status") == good:
+        if condition is None or _is_good(name, condition):
             continue
         reason = str(condition.get("reason"))
         text = f"{name}={condition.get('status')} ({reason}): {condition.get('message')}"
@@ -76,6 +75,11 @@ def _conditions(subject: str, status: Mapping[str, Any]) -> list[Outcome]:
         if all(text.split(": ", 1)[-1] != other.text.split(": ", 1)[-1] for other in found):
             found.append(make(subject, text, remedy))
     return found
+
+
+def _is_good(name: str, condition: Mapping[str, Any]) -> bool:
+    good = "False" if name in _GOOD_WHEN_FALSE else "True"
+    return bool(condition.get("status") == good)
 
 
 async def _max_batch(cluster: Cluster, subject: str, declaration: Declaration) -> list[Outcome]:
