@@ -282,10 +282,14 @@ def _service_body(documents: list[Mapping[str, Any]], given: Given) -> dict[str,
         return dict(found[0])
     if not names:
         raise UsageError(f"{given.file} holds no InferenceService")
+    raise UsageError(f"{given.file} {_none_chosen(names, given.service)}")
+
+
+def _none_chosen(names: list[str], asked: str | None) -> str:
     listed = ", ".join(names)
-    if given.service is not None:
-        raise UsageError(f"{given.file} holds no InferenceService {given.service}, but {listed}")
-    raise UsageError(f"{given.file} holds {len(names)} services ({listed}): name one by --service")
+    if asked is not None:
+        return f"holds no InferenceService {asked}, but {listed}"
+    return f"holds {len(names)} services ({listed}): name one by --service"
 
 
 def _profile(
