@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sojourn.cli import text
 from sojourn.cli.outlook import Outlook
 from sojourn.facts.finding import Finding, Verdict
-from sojourn.facts.sojourn import Latency, LatencyGoal
+from sojourn.facts.sojourn import Latency, LatencyGoal, Sojourn
 from sojourn.units import format_duration, format_gib, format_rate
 
 if TYPE_CHECKING:
@@ -80,19 +80,7 @@ def lines(look: Outlook) -> Iterator[tuple[str, str]]:
         yield "replicas", _replicas(look)
         yield "max batch", _batch(look)
     if look.sojourn is not None:
-        regime = f", regime {look.regime}" if look.regime else ""
-        target = look.goal.max_utilisation
-        yield (
-            "utilisation",
-            f"{look.sojourn.utilisation:.2f} of what full batches serve, target {target:.2f}"
-            f"{regime}",
-        )
-        yield "latency", f"{_quantiles(look.sojourn.latency)}{_kept(look)}"
-        yield "", _parts(look)
-        if look.sojourn.time_to_first_token is not None:
-            yield "first token", _quantiles(look.sojourn.time_to_first_token)
-        if look.sojourn.time_per_output_token is not None:
-            yield "output token", _quantiles(look.sojourn.time_per_output_token)
+        yield from _queue_lines(look, look.sojourn)
     yield "memory a GPU", _memory(look)
     if look.sized is not None:
         yield "cost", cost_text(look)
@@ -103,6 +91,21 @@ def lines(look: Outlook) -> Iterator[tuple[str, str]]:
             yield "tokens", f"{one.value} ({one.source.lower()})"
     for warning in look.sojourn.warnings if look.sojourn else ():
         yield "note", warning
+
+
+def _queue_lines(look: Outlook, found: Sojourn) -> Iterator[tuple[str, str]]:
+    regime = f", regime {look.regime}" if look.regime else ""
+    target = look.goal.max_utilisation
+    yield (
+        "utilisation",
+        f"{found.utilisation:.2f} of what full batches serve, target {target:.2f}{regime}",
+    )
+    yield "latency", f"{_quantiles(found.latency)}{_kept(look)}"
+    yield "", _parts(look)
+    if found.time_to_first_token is not None:
+        yield "first token", _quantiles(found.time_to_first_token)
+    if found.time_per_output_token is not None:
+        yield "output token", _quantiles(found.time_per_output_token)
 
 
 def _replicas(look: Outlook) -> str:
