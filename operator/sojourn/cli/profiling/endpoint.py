@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import TracebackType
@@ -140,6 +140,11 @@ async def _streamed(where: str, response: aiohttp.ClientResponse, started_s: flo
             raise EndpointUnavailable(f"{where} broke off: {event['error']}")
     if not times_s:
         raise EndpointUnavailable(f"{where} streamed no token: does it support streaming?")
+    return _sample(times_s, usage, started_s)
+
+
+def _sample(times_s: list[float], usage: Mapping[str, Any], started_s: float) -> Sample:
+    """One request from the times of its tokens' events and the server's count of tokens."""
     gaps = tuple(later - earlier for earlier, later in pairwise(times_s))
     tokens = usage.get("completion_tokens") or len(times_s)
     # A server may put several tokens into one event; a gap then holds as many steps.
