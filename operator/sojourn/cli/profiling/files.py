@@ -107,6 +107,13 @@ def _guidellm(content: Mapping[str, Any]) -> Iterable[Point]:
         )
 
 
+def _step_s(content: Mapping[str, Any]) -> float | None:
+    """Seconds between tokens: the median where it is told, else the mean."""
+    keys = ("median_itl_ms", "median_tpot_ms", "mean_itl_ms", "mean_tpot_ms")
+    told = (value for key in keys if (value := _number(content.get(key))) is not None)
+    return _seconds(next(told, None), 1e-3)
+
+
 def _serving_benchmark(content: Mapping[str, Any]) -> Iterable[Point]:
     """VLLM's and SGLang's: one run an object."""
     together = _number(content.get("max_concurrency"))
@@ -114,14 +121,7 @@ def _serving_benchmark(content: Mapping[str, Any]) -> Iterable[Point]:
     first = _seconds(_number(content.get("mean_ttft_ms")), 1e-3)
     if together is None or not completed or first is None:
         return
-    step = next(
-        (
-            _seconds(value, 1e-3)
-            for key in ("median_itl_ms", "median_tpot_ms", "mean_itl_ms", "mean_tpot_ms")
-            if (value := _number(content.get(key))) is not None
-        ),
-        None,
-    )
+    step = _step_s(content)
     output = _per(content.get("total_output_tokens"), completed)
     latency = _seconds(
         _number(content.get("mean_e2el_ms") or content.get("mean_e2e_latency_ms")), 1e-3
@@ -195,16 +195,20 @@ def _csv(text: str) -> list[Point]:
     for row in csv.DictReader(io.StringIO(text)):
         together = _number(row.get("Concurrency"))
         size = _number(row.get("Batch Size")) or 1.0
-        compute = [
-            _number(row.get(f"Server Compute {part}")) for part in ("Input", "Infer", "Output")
-        ]
-        known = [value for value in compute if value is not None]
-        microseconds = sum(known) if known else _number(row.get("Server Compute"))
-        if microseconds is None:
-            microseconds = _number(row.get("Avg latency")) or _number(row.get("p50 latency"))
+        microseconds = _batch_us(row)
         if together is not None and microseconds is not None:
             points.append(Point(batch=together * size, latency_s=microseconds * 1e-6))
     return points
+
+
+def _batch_us(row: Mapping[str, Any]) -> float | None:
+    """Microseconds of a batch: what the server computed, else what the client waited."""
+    parts = (_number(row.get(f"Server Compute {part}")) for part in ("Input", "Infer", "Output"))
+    known = [value for value in parts if value is not None]
+    computed = sum(known) if known else _number(row.get("Server Compute"))
+    if computed is not None:
+        return computed
+    return _number(row.get("Avg latency")) or _number(row.get("p50 latency"))
 
 
 def _path(content: Any, *names: str) -> Any:
