@@ -130,25 +130,32 @@ def _reviewed(
     config_maps: Mapping[str, Mapping[str, str]],
 ) -> Review | None:
     from sojourn import api  # noqa: PLC0415
-    from sojourn.cli.validate_read import metadata_of  # noqa: PLC0415
-    from sojourn.controller import guard_review  # noqa: PLC0415
     from sojourn.controller import review as reviews  # noqa: PLC0415
-    from sojourn.decide import guard_workload  # noqa: PLC0415
 
     body = document.body
     if document.group == api.GROUP and document.kind == api.SERVING_PROFILE.kind:
         return reviews.review_profile(body, None)
     if document.group == api.GROUP and document.kind == api.INFERENCE_SERVICE.kind:
         return reviewer.review(body, None)
-    if document.group in GROUPS and document.kind in guard_workload.TEMPLATES:
-        scaled = guard.registry.scaling(document.kind, document.namespace, document.name)
-        labels = metadata_of(body).get("labels") or {}
-        if scaled is not None or labels.get(guard_review.LABEL) == "enabled":
-            try:
-                return guard.review(body, None, config_maps)
-            except (AttributeError, TypeError, ValueError):
-                return None  # No workload at all: the API server would refuse it before.
-    return None
+    if not _guarded(document, guard):
+        return None
+    try:
+        return guard.review(body, None, config_maps)
+    except (AttributeError, TypeError, ValueError):
+        return None  # No workload at all: the API server would refuse it before.
+
+
+def _guarded(document: Document, guard: Guard) -> bool:
+    """Whether it is a workload that a service scales, or whose label asks for the guard."""
+    from sojourn.cli.validate_read import metadata_of  # noqa: PLC0415
+    from sojourn.controller import guard_review  # noqa: PLC0415
+    from sojourn.decide import guard_workload  # noqa: PLC0415
+
+    if document.group not in GROUPS or document.kind not in guard_workload.TEMPLATES:
+        return False
+    scaled = guard.registry.scaling(document.kind, document.namespace, document.name)
+    labels = metadata_of(document.body).get("labels") or {}
+    return scaled is not None or labels.get(guard_review.LABEL) == "enabled"
 
 
 def _pods_of(documents: Iterable[Document]) -> Callable[[Declaration], TargetPods]:
