@@ -95,13 +95,16 @@ class OwnMetrics:
             # A held service has no fresh answer: without a value an HPA keeps what runs.
             if decision.after.replicas is not None and decision.row is not Reason.HOLD:
                 self.desired.labels(*done.plan.ref.key).set(decision.after.replicas)
-            for kind, happened in (
-                ("scale", done.scaled),
-                ("batch", done.batch_written),
-                ("status", done.status is not None),
-            ):
-                if happened:
-                    self.writes.labels(kind).inc()
+            self._count_writes(done)
             shrinks = (decision.after.replicas or 0) < (decision.before.replicas or 0)
             if done.scaled and shrinks and decision.row is Reason.HOLD:
                 self.blind_scale_downs.inc()
+
+    def _count_writes(self, done: Applied) -> None:
+        for kind, happened in (
+            ("scale", done.scaled),
+            ("batch", done.batch_written),
+            ("status", done.status is not None),
+        ):
+            if happened:
+                self.writes.labels(kind).inc()
