@@ -87,11 +87,7 @@ class Registry:
     def put(self, body: Mapping[str, Any], now_s: float) -> bool:
         """Take in an InferenceService as the API server holds it; True if what is read changed."""
         ref = _ref(body)
-        entry = self._entries.get(ref.key)
-        if entry is None or entry.ref.uid != ref.uid:
-            self._forget(ref.key)
-            entry = Entry(ref, Past(since_s=now_s))
-            self._entries[ref.key] = entry
+        entry = self._entry_of(ref, now_s)
         entry.created_at = str((body.get("metadata") or {}).get("creationTimestamp") or "")
         entry.deleting = bool((body.get("metadata") or {}).get("deletionTimestamp"))
         entry.status = entry.status or body.get("status") or {}
@@ -106,6 +102,15 @@ class Registry:
         entry.declaration, entry.problems = read(body)
         self._link(entry)
         return True
+
+    def _entry_of(self, ref: ObjectRef, now_s: float) -> Entry:
+        """The entry of an object; a new one when another object had its name."""
+        entry = self._entries.get(ref.key)
+        if entry is None or entry.ref.uid != ref.uid:
+            self._forget(ref.key)
+            entry = Entry(ref, Past(since_s=now_s))
+            self._entries[ref.key] = entry
+        return entry
 
     def watched(self, body: Mapping[str, Any]) -> None:
         """Note that the watch, not a list, has brought this version of an object."""
