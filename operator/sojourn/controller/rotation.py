@@ -56,14 +56,7 @@ def advance(stored: Stored | None, terms: Terms, now: datetime) -> Stored:
     if stored is None or not serviceable(stored, terms, now):
         return _fresh(stored, terms, now)
     if stored.next_certificate_pem:
-        coming = certificates.readable(stored.next_certificate_pem, stored.next_key_pem)
-        if coming is None or not certificates.trusted(
-            stored.next_certificate_pem, stored.bundle_pem
-        ):
-            return replace(stored, next_certificate_pem=b"", next_key_pem=b"")
-        if now - certificates.issued_at(coming) < terms.overlap:
-            return stored
-        return Stored(stored.bundle_pem, stored.next_certificate_pem, stored.next_key_pem)
+        return _handed_over(stored, terms, now)
     leaf = certificates.readable(stored.certificate_pem, stored.key_pem)
     assert leaf is not None  # serviceable above
     if leaf.not_valid_after_utc - now < terms.renew_before:
@@ -80,6 +73,16 @@ def advance(stored: Stored | None, terms: Terms, now: datetime) -> Stored:
     if len(held) > len(needed) and now - certificates.issued_at(leaf) >= 2 * terms.overlap:
         return replace(stored, bundle_pem=certificates.pem_of(needed))
     return stored
+
+
+def _handed_over(stored: Stored, terms: Terms, now: datetime) -> Stored:
+    """The next certificate in service once everybody had time to trust it; dropped if unusable."""
+    coming = certificates.readable(stored.next_certificate_pem, stored.next_key_pem)
+    if coming is None or not certificates.trusted(stored.next_certificate_pem, stored.bundle_pem):
+        return replace(stored, next_certificate_pem=b"", next_key_pem=b"")
+    if now - certificates.issued_at(coming) < terms.overlap:
+        return stored
+    return Stored(stored.bundle_pem, stored.next_certificate_pem, stored.next_key_pem)
 
 
 def serviceable(stored: Stored, terms: Terms, now: datetime) -> bool:
