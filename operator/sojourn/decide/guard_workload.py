@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,13 +72,17 @@ def workload_of(
     for path in TEMPLATES.get(kind, TEMPLATES["Deployment"]):
         pod = _at(body, *path, "spec")
         around = Surroundings(pod, config_maps or {}, missing)
-        for container in pod.get("containers") or []:
-            engine = engines.detect(container) if isinstance(container, Mapping) else None
+        for container in _containers(pod):
+            engine = engines.detect(container)
             if engine is not None:
                 place = f"{'.'.join(path)}.spec.containers[{container.get('name') or ''}].args"
                 found = _read(engine, container, around, place, kind in _CLUSTERS)
                 return found if found is None or kind != GROUP else _of_group(found, body)
     return None
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (c for c in pod.get("containers") or [] if isinstance(c, Mapping))
 
 
 def _of_group(workload: Workload, body: Mapping[str, Any]) -> Workload:
@@ -98,11 +102,8 @@ def _of_group(workload: Workload, body: Mapping[str, Any]) -> Workload:
 
 def _gpus_of_pod(pod: Mapping[str, Any]) -> int | None:
     """Devices of all containers of a pod; None when none names any."""
-    counts = [
-        count
-        for container in pod.get("containers") or []
-        if isinstance(container, Mapping) and (count := _devices_of(container)[0]) is not None
-    ]
+    named = (_devices_of(container)[0] for container in _containers(pod))
+    counts = [count for count in named if count is not None]
     return sum(counts) if counts else None
 
 
