@@ -121,22 +121,28 @@ def _read_rate(replica: DynamicReplica, goal: LatencyGoal) -> ReplicaRate | None
     A reading whose exact percentile is off rescales the goal the table is asked with; what is
     returned passed exactly, and is within a few percent of the most that would.
     """
-    if goal.latency_s is None or goal.first_token_s or goal.output_token_s:
+    latency_s = _latency_alone_s(goal)
+    if latency_s is None:
         return None
-    asked_s, best = goal.latency_s, None
+    asked_s, best = latency_s, None
     for _ in range(_READINGS):
         found = _look_up(replica, goal, asked_s)
         if found is None or not found.rate_per_s > 0:
             break
         answer = one_replica(OperatingPoint(replica, found.rate_per_s), (goal.probability,))
         seconds = answer.latency.quantile_s(goal.probability)
-        if seconds <= goal.latency_s:
+        if seconds <= latency_s:
             if best is None or found.rate_per_s > best.rate_per_s:
                 best = found
-            if found.binding == "Utilisation" or seconds >= _CLOSE * goal.latency_s:
+            if found.binding == "Utilisation" or seconds >= _CLOSE * latency_s:
                 break
-        asked_s *= goal.latency_s / seconds * _SAFE
+        asked_s *= latency_s / seconds * _SAFE
     return best
+
+
+def _latency_alone_s(goal: LatencyGoal) -> float | None:
+    """The latency of a goal that asks for nothing about tokens; None for any other."""
+    return None if goal.first_token_s or goal.output_token_s else goal.latency_s
 
 
 def _look_up(replica: DynamicReplica, goal: LatencyGoal, asked_s: float) -> ReplicaRate | None:
