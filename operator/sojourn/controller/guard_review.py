@@ -71,8 +71,7 @@ class Guard:
         workload = guard_workload.workload_of(body, config_maps, missing)
         if workload is None:
             return ()
-        metadata = body.get("metadata") or {}
-        ref = ObjectRef(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        ref = _ref(body)
         kind = str(body.get("kind") or KIND)
         declared = self.registry.scaling(kind, ref.namespace, ref.name)
         declaration = declared or guard.undeclared(workload, ref)
@@ -104,3 +103,8 @@ def _templates(body: Mapping[str, Any]) -> list[object]:
             node = node.get(name) if isinstance(node, Mapping) else None
         found.append(node)
     return found
+
+
+def _ref(body: Mapping[str, Any]) -> ObjectRef:
+    metadata = body.get("metadata") or {}
+    return ObjectRef(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
