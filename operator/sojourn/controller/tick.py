@@ -162,13 +162,9 @@ class Corridor:
         found = entry.resolved.findings if entry.resolved is not None else entry.problems
         if entry.serving is None or situation is None:
             return planning.unresolved(entry.ref, found, now_s)
-        target = situation.target
-        owners = target.other_owners if isinstance(target, TargetState) else ()
-        rate = situation.signals.rate_per_s
-        seen = rate.value if isinstance(rate, Known) else None
         # What was bypassed, or admitted by an older release, is still checked and reported.
         if situation.may_begin or entry.serving.begun:
-            found = (*found, *self._checked(entry, entry.serving, owners, seen))
+            found = (*found, *self._checked(entry, entry.serving, situation))
         if entry.rival is not None and situation.now_s - entry.rival[1] < RIVAL_S:
             found = (*found, rivalry(entry.rival[0]))
         plan = planning.plan(situation, entry.serving, self.policy, found)
@@ -177,10 +173,11 @@ class Corridor:
             return plan
         return bypass.told(plan, reason, found, known=_has(entry, bypass.CONDITION))
 
-    def _checked(
-        self, entry: Entry, serving: Serving, owners: tuple[str, ...], rate_per_s: float | None
-    ) -> tuple[Finding, ...]:
+    def _checked(self, entry: Entry, serving: Serving, situation: Situation) -> tuple[Finding, ...]:
         """Admission's findings, judged anew when the spec, the owners or the judged rate change."""
+        target, rate = situation.target, situation.signals.rate_per_s
+        owners = target.other_owners if isinstance(target, TargetState) else ()
+        rate_per_s = rate.value if isinstance(rate, Known) else None
         traffic = serving.service.declaration.traffic
         declared = traffic.peak_rate_per_s is not None or traffic.rate_per_s is not None
         judged = (owners, None if declared else rate_per_s)
