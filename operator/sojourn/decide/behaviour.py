@@ -64,14 +64,12 @@ def stabilised(
     result = min(result, max(downward)) if max(downward) < result else result
     if result == wanted:
         return result, None
-    window_s = down.stabilization_s if wanted < current else up.stabilization_s
-    return result, Clip(
-        Reason.STABILIZATION,
-        result,
-        f"{result} of {wanted} wanted: largest need of the last {window_s:g} s"
-        if wanted < current
-        else f"{result} of {wanted} wanted: least need of the last {window_s:g} s",
-    )
+    if wanted < current:
+        held_by = f"largest need of the last {down.stabilization_s:g} s"
+    else:
+        held_by = f"least need of the last {up.stabilization_s:g} s"
+    text = f"{result} of {wanted} wanted: {held_by}"
+    return result, Clip(Reason.STABILIZATION, result, text)
 
 
 def paced(
