@@ -184,6 +184,14 @@ def _calibrated(outcome: Outcome) -> Condition:
     )
 
 
+def _set_back(times: int, target: TargetState | Unknown) -> str:
+    who = target.replicas_manager if isinstance(target, TargetState) else ""
+    return (
+        f"replicas were set back {times} times within an hour by {who or 'somebody else'}: "
+        "take replicas out of its manifest, or let it ignore them"
+    )
+
+
 def _conflict(outcome: Outcome) -> Condition:
     target = outcome.situation.target
     owners = target.other_owners if isinstance(target, TargetState) else ()
@@ -195,11 +203,7 @@ def _conflict(outcome: Outcome) -> Condition:
         return Condition("Conflict", True, Reason.MULTIPLE_CONTROLLERS, rivals[0].message)
     reverts = len(outcome.situation.past.reverted_at_s)
     if reverts >= REVERTS_TOLD:
-        who = target.replicas_manager if isinstance(target, TargetState) else ""
-        text = (
-            f"replicas were set back {reverts} times within an hour by {who or 'somebody else'}: "
-            "take replicas out of its manifest, or let it ignore them"
-        )
+        text = _set_back(reverts, target)
         return Condition("Conflict", True, Reason.EXTERNAL_WRITER, text)
     if isinstance(target, TargetState) and target.overlapping:
         named = outcome.situation.service.declaration.target
