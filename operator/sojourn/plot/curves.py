@@ -24,9 +24,9 @@ from sojourn.facts.replica import (
 from sojourn.facts.service_time import BatchServiceTime, LinearServiceTime
 from sojourn.facts.sojourn import LatencyGoal, Sojourn
 from sojourn.model import mm1, objective, service_time
+from sojourn.model.candidates import candidates
 from sojourn.model.choose import model_for
 from sojourn.model.domain import BoolArray, FloatArray
-from sojourn.model.sizing import candidates
 from sojourn.units import GIB
 
 LARGEST_BATCH = 256

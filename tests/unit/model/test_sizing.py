@@ -17,6 +17,7 @@ from sojourn.facts.service_time import IterationTime, LinearServiceTime, TokenLe
 from sojourn.facts.sizing import ServingConstraint
 from sojourn.facts.sojourn import LatencyGoal, ReplicaRate
 from sojourn.model import max_rate, sizing, stability
+from sojourn.model.candidates import candidates
 from sojourn.model.continuous import ContinuousModel
 from sojourn.model.exact_model import ExactModel
 from sojourn.model.protocol import QueueModel
@@ -126,7 +127,7 @@ def test_min_latency_takes_the_batch_of_least_mean_latency() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(1, 8), (5, 100), (3, 3), (17, 4096)])
 def test_candidates_hold_both_ends_and_rise(low: int, high: int) -> None:
-    grid = sizing.candidates(low, high)
+    grid = candidates(low, high)
     assert grid[0] == low and grid[-1] == high
     assert all(a < b for a, b in pairwise(grid))
     assert len(grid) < 40
