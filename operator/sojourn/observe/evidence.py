@@ -25,7 +25,8 @@ class Evidence:
         by_role: values by pod or workload, under the question's or the answer's role.
         lower: pods of which only completions are counted.
         wrong: pods by what is wrong with their scrape: stale (no recent sample), short (samples
-            are missing), begun (the series begins within the window), down, doubled.
+            are missing), begun (the series begins within the window), down, doubled; and uncounted
+            (seen over the whole window, and no request was ever counted).
         custom: outcome of ``arrivalRateQuery`` by service.
         parts: evidence of series with further labels, by the selection that asked for them.
     """

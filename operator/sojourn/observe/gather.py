@@ -160,23 +160,17 @@ class Gatherer:
         """The tick's evidence, or why there is none at all."""
         evidence = Evidence(now_s)
         asked = self._asked(declarations)
-        # One question alone tells whether Prometheus answers at all.
-        for question in list(asked)[:1]:
-            await self._ask(evidence, question, asked.pop(question))
-            if question in evidence.failed:
-                return evidence.failed[question]
+        if Question.HEALTH in asked:
+            # Alone and first: it tells whether Prometheus answers at all, and what arrives after it
+            # can only make the others fuller than it says.
+            await self._ask(evidence, Question.HEALTH, asked.pop(Question.HEALTH))
+            if Question.HEALTH in evidence.failed:
+                return evidence.failed[Question.HEALTH]
         skew_s = self._source.clock_skew_s
         if abs(skew_s) > _LARGEST_SKEW_S:
             return f"Prometheus' clock differs from ours by {skew_s:.0f} s"
-        health = asked.pop(Question.HEALTH, None)
         rest = [self._ask(evidence, question, text) for question, text in asked.items()]
         await asyncio.gather(*rest, self._ask_custom(evidence, declarations))
-        if health is not None:
-            # Last, so that it doubts whatever the others saw: a sample that arrives between two
-            # questions is there for the later one alone.
-            await self._ask(evidence, Question.HEALTH, health)
-            if Question.HEALTH in evidence.failed:
-                return evidence.failed[Question.HEALTH]
         self._warn_of_sparse_series(evidence)
         return evidence
 

@@ -69,6 +69,7 @@ def _questions(
     if not engines:
         return ()
     asked: dict[Question, Callable[[PromQL, list[Engine]], str]] = {
+        Question.HEALTH: _health,
         Question.OFFERED: _offered,
         Question.IN_FLIGHT: _in_flight,
         Question.KV_USAGE: _kv_usage,
@@ -77,7 +78,6 @@ def _questions(
         Question.OUTPUT_TOKEN: _percentile("output_token"),
         Question.TOKENS: _tokens,
         Question.PREEMPTIONS: _preemptions,
-        Question.HEALTH: _health,
     }
     promql = PromQL(scrape, labels)
     built = ((question, build(promql, engines)) for question, build in asked.items())
@@ -168,14 +168,18 @@ def _health(promql: PromQL, engines: list[Engine]) -> str:
     # A label of the engine's own is not on ``up``, which tells of the pod's scrape whatever it is.
     up = promql.once(PromQL(scrape).select("up"))
     copies = f"count by ({promql.pod},instance) ({promql.once(promql.select('up'))}) > 1"
+    completed = either(promql.role(engine, "completed", promql.gauge) for engine in engines)
+    whole = f"max by ({promql.pod}) ({counts}) >= {enough} and max by ({promql.pod}) ({heads})"
     wrong = {
         "stale": either((old, empty)),
         "short": f"max by ({promql.pod}) ({counts}) < {enough}",
         "begun": f"max by ({promql.pod}) (({counts}) unless ({heads}))",
         "down": f"max by ({promql.pod}) ({up}) == 0",
+        "uncounted": f"({whole}) unless on ({promql.pod}) ({completed})" if completed else "",
         "doubled": f"max by ({promql.pod}) ({copies}) and on ({promql.pod}) ({counts})",
     }
-    return either(labelled(expression, "role", role) for role, expression in wrong.items())
+    asked = {role: expression for role, expression in wrong.items() if expression}
+    return either(labelled(expression, "role", role) for role, expression in asked.items())
 
 
 def _heartbeat(engine: Engine) -> tuple[Metric, ...]:

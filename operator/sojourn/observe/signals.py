@@ -234,8 +234,11 @@ def _values(view: View, role: str) -> Mapping[PodKey, float]:
 
 
 def _idle(view: View) -> Iterator[PodKey]:
-    """Pods that say how many requests they hold, and hold none."""
-    for key in view.keys:
+    """Pods seen over a whole window without a counter, that hold no request."""
+    uncounted = view.evidence.wrong.get("uncounted", ())
+    for key in view.keys if uncounted else ():
+        if key not in uncounted:
+            continue
         gauges = [view.evidence.values(role).get(key) for role in ("running", "waiting")]
         seen = [gauge for gauge in gauges if gauge is not None]
         if seen and not any(seen):

@@ -32,7 +32,8 @@ def test_a_lazy_counter_of_a_scraped_idle_pod_is_a_zero_and_of_an_unseen_one_is_
     so one gauge of the engine must be there too; vLLM has its gauges from its start.
     """
     for engine in ("vllm", "sglang", "tgi"):
-        idle = evidence(running={"chat-0": 0.0}, waiting={"chat-0": 0.0})
+        uncounted = {"uncounted": {"chat-0"}}
+        idle = evidence(uncounted, running={"chat-0": 0.0}, waiting={"chat-0": 0.0})
         found = rate(idle, pods("chat-0"), engine)
         assert isinstance(found, Known)
         assert (found.value, found.lower_bound) == (0, False)
@@ -42,7 +43,10 @@ def test_a_lazy_counter_of_a_scraped_idle_pod_is_a_zero_and_of_an_unseen_one_is_
 def test_a_counter_dropped_on_its_way_is_no_zero_though_nothing_runs_just_now() -> None:
     """A sibling of FC-038: relabelling drops the counter, histograms of the requests remain."""
     dropped = evidence(
-        running={"chat-0": 0.0}, waiting={"chat-0": 0.0}, prompt_tokens={"chat": 512.0}
+        {"uncounted": {"chat-0"}},
+        running={"chat-0": 0.0},
+        waiting={"chat-0": 0.0},
+        prompt_tokens={"chat": 512.0},
     )
     assert isinstance(rate(dropped, pods("chat-0"), "vllm"), Unknown)
 

@@ -240,8 +240,10 @@ def test_a_storm_below_its_cap_or_of_another_pod_changes_nothing() -> None:
 def test_an_absent_counter_is_a_zero_only_for_a_lazy_engine_that_is_idle(
     engine: str, gauges: Any, expected: Any
 ) -> None:
-    found = rate(evidence(**gauges), pods("a"), engine)
+    found = rate(evidence({"uncounted": {"a"}}, **gauges), pods("a"), engine)
     assert (found if isinstance(found, Known) else found.reason) == expected
+    unproven = rate(evidence(**gauges), pods("a"), engine)
+    assert isinstance(unproven, Unknown), "no whole window was seen without the counter"
 
 
 def test_an_engine_that_counts_no_requests_asks_for_a_query() -> None:
