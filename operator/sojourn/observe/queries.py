@@ -148,38 +148,64 @@ def _kv_usage(promql: PromQL, engines: list[Engine]) -> str:
     return either(shares)
 
 
+@dataclass(frozen=True)
+class _Beats:
+    """Series that every scrape of an engine brings, as expressions over all of them."""
+
+    promql: PromQL
+    metrics: tuple[Metric, ...]
+
+    def each(self, function: str, selected: str = "") -> str:
+        """A function of every series, or of what is selected of it."""
+        return either(f"{function}({self.promql.gauge(m)}{selected})" for m in self.metrics)
+
+    @property
+    def seen(self) -> str:
+        """The last sample, of up to five minutes ago: it may be from before the window."""
+        return either(self.promql.gauge(m) for m in self.metrics)
+
+    @property
+    def counts(self) -> str:
+        """Samples in the window; no series where there are none."""
+        return self.each("count_over_time", f"[{self.promql.window}]")
+
+    @property
+    def heads(self) -> str:
+        """Series with a sample where the window begins.
+
+        Without one a rate covers only what came after it: Prometheus extrapolates over a gap of
+        1.1 intervals, not over more.
+        """
+        scrape = self.promql.scrape
+        head_s = 1.1 * scrape.scrape_interval_s
+        since = seconds(scrape.rate_window_s - head_s)
+        return self.each("last_over_time", f"[{seconds(head_s)}] offset {since}")
+
+
 def _health(promql: PromQL, engines: list[Engine]) -> str:
     """Only what is wrong with a pod's scrape; a healthy fleet answers nothing."""
-    scrape = promql.scrape
-    beats = [metric for engine in engines for metric in _heartbeat(engine)]
-    ages = either(f"timestamp({promql.gauge(m)})" for m in beats)
-    seen = either(promql.gauge(m) for m in beats)
-    counts = either(f"count_over_time({promql.gauge(m)}[{promql.window}])" for m in beats)
-    old = f"min by ({promql.pod}) (time() - ({ages})) > {scrape.freshness_s:g}"
-    # Prometheus shows a sample for five minutes, so what is seen may be from before the window.
-    empty = f"max by ({promql.pod}) ({seen}) unless max by ({promql.pod}) ({counts})"
+    scrape, pod = promql.scrape, promql.pod
+    beats = _Beats(promql, tuple(metric for engine in engines for metric in _heartbeat(engine)))
+    by_pod = f"max by ({pod}) ({beats.counts})"
     # One lost scrape is usual; two of four leave a rate of two samples.
     enough = max(2, int(scrape.rate_window_s / scrape.scrape_interval_s) - 1)
-    # Without a sample where the window begins, a rate covers only what came after it: Prometheus
-    # extrapolates over a gap of 1.1 intervals, not over more.
-    head_s = 1.1 * scrape.scrape_interval_s
-    head = f"[{seconds(head_s)}] offset {seconds(scrape.rate_window_s - head_s)}"
-    heads = either(f"last_over_time({promql.gauge(m)}{head})" for m in beats)
+    old = f"min by ({pod}) (time() - ({beats.each('timestamp')})) > {scrape.freshness_s:g}"
+    empty = f"max by ({pod}) ({beats.seen}) unless {by_pod}"
     # A label of the engine's own is not on ``up``, which tells of the pod's scrape whatever it is.
     up = promql.once(PromQL(scrape).select("up"))
-    copies = f"count by ({promql.pod},instance) ({promql.once(promql.select('up'))}) > 1"
-    completed = either(promql.role(engine, "completed", promql.gauge) for engine in engines)
-    whole = f"max by ({promql.pod}) ({counts}) >= {enough} and max by ({promql.pod}) ({heads})"
+    copies = f"count by ({pod},instance) ({promql.once(promql.select('up'))}) > 1"
     wrong = {
         "stale": either((old, empty)),
-        "short": f"max by ({promql.pod}) ({counts}) < {enough}",
-        "begun": f"max by ({promql.pod}) (({counts}) unless ({heads}))",
-        "down": f"max by ({promql.pod}) ({up}) == 0",
-        "uncounted": f"({whole}) unless on ({promql.pod}) ({completed})" if completed else "",
-        "doubled": f"max by ({promql.pod}) ({copies}) and on ({promql.pod}) ({counts})",
+        "short": f"{by_pod} < {enough}",
+        "begun": f"max by ({pod}) (({beats.counts}) unless ({beats.heads}))",
+        "down": f"max by ({pod}) ({up}) == 0",
+        "doubled": f"max by ({pod}) ({copies}) and on ({pod}) ({beats.counts})",
     }
-    asked = {role: expression for role, expression in wrong.items() if expression}
-    return either(labelled(expression, "role", role) for role, expression in asked.items())
+    completed = either(promql.role(engine, "completed", promql.gauge) for engine in engines)
+    if completed:
+        whole = f"{by_pod} >= {enough} and max by ({pod}) ({beats.heads})"
+        wrong["uncounted"] = f"({whole}) unless on ({pod}) ({completed})"
+    return either(labelled(expression, "role", role) for role, expression in wrong.items())
 
 
 def _heartbeat(engine: Engine) -> tuple[Metric, ...]:
