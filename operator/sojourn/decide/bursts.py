@@ -32,28 +32,31 @@ a percentile, and more replicas would not either (docs/benchmarks.md, "Burstines
 
 
 def windows(rates: tuple[RateSample, ...], window_s: float) -> list[float]:
-    """Arrivals in windows that do not overlap, oldest first; O(samples)."""
+    """Arrivals in windows that do not overlap, oldest first; none where they are too few to tell.
+
+    O(samples).
+
+    Args:
+        rates: samples of the offered rate, oldest first.
+        window_s: the window each covers.
+    """
     counts: list[float] = []
     last_at_s = -math.inf
     for sample in rates:
         if sample.at_s - last_at_s >= window_s * (1 - 1e-6):
             counts.append(sample.rate_per_s * window_s)
             last_at_s = sample.at_s
-    return counts
+    enough = len(counts) >= FEWEST_WINDOWS and sum(counts) >= FEWEST_ARRIVALS
+    return counts if enough else []
 
 
-def peakedness(rates: tuple[RateSample, ...], window_s: float) -> float:
-    """Z of a service's arrivals, at least 1; 1 where too little is known or Poisson may be it.
+def peakedness(counts: list[float]) -> float:
+    """Z of arrivals in such windows, at least 1; 1 where none are known or Poisson may be it.
 
     From the squared steps from window to window, the largest 15 % of them left out: a step of the
     load is a change of the rate, which the decision follows by itself, and no burst.
-
-    Args:
-        rates: samples of the offered rate, oldest first.
-        window_s: the window each covers.
     """
-    counts = windows(rates, window_s)
-    if len(counts) < FEWEST_WINDOWS or sum(counts) < FEWEST_ARRIVALS:
+    if not counts:
         return 1.0
     steps = sorted((b - a) ** 2 for a, b in pairwise(counts))
     kept = steps[: len(steps) - round(_LEFT_OUT * len(steps))]

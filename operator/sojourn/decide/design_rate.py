@@ -60,10 +60,10 @@ def design_rate(now_per_s: float, past: Past, window_s: float, horizon_s: float)
         window_s: window of each rate sample.
         horizon_s: time until a replica asked for now serves: cold start and a tick.
     """
-    slope = _slope(past.rates, window_s, _dispersion(past.rates, window_s))
+    counts = bursts.windows(past.rates, window_s)
+    slope = _slope(past.rates, window_s, _dispersion(counts))
     grown = min(now_per_s + slope * horizon_s, LARGEST_GROWTH * now_per_s)
-    burstiness = bursts.peakedness(past.rates, window_s)
-    return DesignRate(max(now_per_s, grown), now_per_s, slope, burstiness)
+    return DesignRate(max(now_per_s, grown), now_per_s, slope, bursts.peakedness(counts))
 
 
 def _slope(rates: tuple[RateSample, ...], window_s: float, dispersion: float) -> float:
@@ -96,14 +96,13 @@ def _least_squares(samples: list[RateSample]) -> tuple[float, float, float]:
     return slope, mean_rate, spread
 
 
-def _dispersion(rates: tuple[RateSample, ...], window_s: float) -> float:
-    """Index of dispersion of the counts, at least 1, steps of the rate among it.
+def _dispersion(counts: list[float]) -> float:
+    """Index of dispersion of the counts, at least 1, steps of the rate among it; 1 of none.
 
     Half the mean squared step from window to window, over the mean: drift of the rate, which is
     not burstiness, hardly counts in it.
     """
-    counts = bursts.windows(rates, window_s)
-    if len(counts) < bursts.FEWEST_WINDOWS or sum(counts) < bursts.FEWEST_ARRIVALS:
+    if not counts:
         return 1.0
     steps = [(b - a) ** 2 for a, b in pairwise(counts)]
     mean = sum(counts) / len(counts)
