@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from sojourn.facts.situation import RateSample
+from sojourn.model import poisson
 
 FEWEST_WINDOWS = 20
 """Windows that must be known before burstiness is believed (docs/explanation/decision.md)."""
@@ -65,9 +66,6 @@ def peakedness(counts: list[float]) -> float:
 
 
 def of_one(z: float, replicas: int) -> float:
-    """Z of what one of ``replicas`` gets of a stream split at random, on the grid, rounded down.
-
-    A thinned stream keeps 1/c of its excess over Poisson.
-    """
-    thinned = 1 + (z - 1) / max(1, replicas)
-    return max(step for step in STEPS if step <= max(1.0, thinned))
+    """Z of what one of ``replicas`` gets of a stream split at random, on the grid, rounded down."""
+    one = poisson.thinned(z, max(1, replicas))
+    return max(step for step in STEPS if step <= max(1.0, one))

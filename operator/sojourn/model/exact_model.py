@@ -17,6 +17,7 @@ from sojourn.model import (
     domain,
     even_split,
     max_rate,
+    poisson,
     routing,
     routing_loss,
     service_time,
@@ -70,8 +71,7 @@ class ExactModel:
         if point.dispersion == 1:
             return answer
         rate = point.rate_per_s / point.replicas
-        # A thinned stream keeps 1/c of its excess over Poisson.
-        one = 1 + (point.dispersion - 1) / point.replicas
+        one = poisson.thinned(point.dispersion, point.replicas)
         return burstiness.with_bursts(answer, dynamic(point.replica), rate, one)
 
     def _poisson(self, point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:

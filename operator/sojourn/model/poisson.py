@@ -1,4 +1,4 @@
-"""Poisson and negative binomial counts, always through logarithms.
+"""Poisson and negative binomial counts, always through logarithms; streams split at random.
 
 n! and x^n overflow before their quotient does; a mean of 0 has its own branch.
 """
@@ -17,6 +17,14 @@ IntArray = npt.NDArray[np.int64]
 
 # Counts up to here are all kept; beyond, steps grow with the spread of a law with that mean.
 _EVERY_COUNT_UP_TO = 250
+
+
+def thinned(dispersion: float, streams: int) -> float:
+    """Index of dispersion of one of the ``streams`` into which a stream is split at random.
+
+    A thinned stream keeps 1/c of its excess over Poisson.
+    """
+    return 1 + (dispersion - 1) / streams
 
 
 @lru_cache(maxsize=1)

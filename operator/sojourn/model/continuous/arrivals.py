@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sojourn.errors import ModelDomainError
 from sojourn.facts.replica import OperatingPoint, Routing
-from sojourn.model import domain
+from sojourn.model import domain, poisson
 
 # Near an arrival of the walk in ``levelled``: 8/9 right after it, 0.9 within a step.
 _PASSED_OVER = 0.9
@@ -56,8 +56,7 @@ def arrivals(point: OperatingPoint) -> Arrivals:
         raise ModelDomainError("rate", rate_per_s, "finite")
     dispersion = float(domain.positive("dispersion", point.dispersion))
     if replicas == 1 or point.routing is Routing.RANDOM:
-        # A thinned stream keeps 1/c of its excess over Poisson.
-        return Arrivals(rate_per_s, 1 + (dispersion - 1) / replicas)
+        return Arrivals(rate_per_s, poisson.thinned(dispersion, replicas))
     if point.routing is Routing.ROUND_ROBIN:
         return Arrivals(rate_per_s, dispersion / replicas, turns=replicas)
     queues = 1 if point.routing is Routing.SHARED_QUEUE else replicas
