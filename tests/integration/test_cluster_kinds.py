@@ -130,7 +130,7 @@ def test_an_operator_that_runs_already_scales_groups_under_its_shipped_rights(
         answer = operators.create(namespace, body)
         assert answer.returncode == 0, answer.stderr
         # No metric is known, and the floor holds all the same.
-        eventually(lambda: groups()["spec"]["replicas"] == 3, 330.0, "the floor is written")
+        eventually(lambda: groups()["spec"]["replicas"] == 3, 60.0, "the floor is written")
 
 
 def test_a_leader_worker_set_is_listed_scaled_and_given_a_max_batch(

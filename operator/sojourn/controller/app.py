@@ -47,6 +47,9 @@ SYNC_RETRY_S = 2.0
 WATCH_PATIENCE_S = 60.0
 """How far a watch may be behind a list before the process is restarted."""
 
+UNWATCHED_S = 30.0
+"""How often a kind is listed of which no watch has brought anything."""
+
 
 class Operator:
     """Every part of one process, wired."""
@@ -116,6 +119,7 @@ class Operator:
                 ("loop", self.loop.run()),
                 ("resync", self._resync()),
                 ("watches", self._watches_follow()),
+                ("unwatched", self._list_unwatched()),
                 ("gate", self.gate.keep(lambda: self.lease.held)),
                 ("stop", self._stop_asked()),
             )
@@ -203,6 +207,12 @@ class Operator:
                     f"{len(still)} objects, {name} among them, were not brought in "
                     f"{WATCH_PATIENCE_S:g} s: restarting",
                 )
+
+    async def _list_unwatched(self) -> None:
+        while True:
+            await asyncio.sleep(UNWATCHED_S)
+            if self.synced:
+                await sync.sync_unwatched(self.kube, self.cluster, self.settings.scope.namespaces)
 
     async def _stop_asked(self) -> None:
         asked = asyncio.Event()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,30 @@ async def _sync_all(
     kube: Kube, registry: Registry, cluster: ClusterState, namespaces: Sequence[str]
 ) -> bool:
     complete = await _sync_own(kube, registry, namespaces)
-    for group, version, plural, kind in WATCHED:
+    return await _sync_kinds(kube, cluster, namespaces, WATCHED) and complete
+
+
+async def sync_unwatched(kube: Kube, cluster: ClusterState, namespaces: Sequence[str] = ()) -> None:
+    """List the kinds of which no watch has brought anything yet.
+
+    Kopf looks for a kind when its definition changes. Where the API server serves it only a moment
+    later, nobody looks again: what is installed beside a running operator would not be followed.
+    """
+    kinds = [one for one in WATCHED if not cluster.watched(one[3])]
+    try:
+        await _sync_kinds(kube, cluster, namespaces, kinds)
+    except ClusterUnavailable as exc:
+        log.warning("lists: %s", exc)
+
+
+async def _sync_kinds(
+    kube: Kube,
+    cluster: ClusterState,
+    namespaces: Sequence[str],
+    kinds: Iterable[tuple[str, str, str, str]],
+) -> bool:
+    complete = True
+    for group, version, plural, kind in kinds:
         before = cluster.events_seen
         within = () if plural in EVERYWHERE else namespaces
         versions = (version, *OLDER.get(group, ()))

@@ -59,6 +59,7 @@ class ClusterState:
         self._every_namespace = every_namespace
         self._records: dict[Key, Record] = {}
         self._synced: set[str] = set()
+        self._watched: set[str] = set()
         self._seen_at: dict[Key, int] = {}
         self.events_seen = 0
         self._forbidden: dict[tuple[str, str], str] = {}
@@ -77,6 +78,7 @@ class ClusterState:
         identity = identity_of(kind, body)
         key = (kind, identity.namespace, identity.name)
         self.events_seen += 1
+        self._watched.add(kind)
         self._seen_at[key] = self.events_seen
         if event_type == "DELETED":
             self._remove(key)
@@ -128,6 +130,10 @@ class ClusterState:
         for key in [key for key in self._records if key[0] == kind and key not in listed]:
             if self._seen_at.get(key, 0) <= newest:
                 self._remove(key)
+
+    def watched(self, kind: str) -> bool:
+        """A watch has brought something of the kind: it follows it, if it lives."""
+        return kind in self._watched
 
     def mark_synced(self, kind: str) -> None:
         """The first list of a kind is complete: from now on what is not there is missing."""

@@ -13,8 +13,8 @@ from sojourn.act.kube import Kube
 from sojourn.catalogue import Catalogue
 from sojourn.controller.handlers import WATCHED
 from sojourn.controller.registry import Registry
-from sojourn.controller.sync import sync
-from sojourn.facts.declaration import ObjectRef
+from sojourn.controller.sync import sync, sync_unwatched
+from sojourn.facts.declaration import ObjectRef, TargetRef
 from sojourn.facts.reading import Unknown
 from sojourn.facts.reasons import Reason
 from sojourn.facts.situation import TargetState
@@ -49,6 +49,30 @@ def synced(
 
     with serving(api, folder) as kubeconfig:
         return asyncio.run(once(kubeconfig)), cluster
+
+
+def test_a_kind_that_no_watch_has_brought_is_listed_again_and_no_other(tmp_path: Path) -> None:
+    """Installed beside a running operator, and served only after Kopf had looked for it."""
+    body = deployment("late")
+    path = "/apis/apps/v1/deployments"
+    api = FakeApi({**every_list(), path: {"items": [body]}})
+    for brought in (False, True):
+        cluster = ClusterState()
+        if brought:
+            cluster.apply("Deployment", None, deployment("seen"))
+
+        async def once(kubeconfig: Path, known: ClusterState = cluster) -> None:
+            kube = await Kube.connect(str(kubeconfig))
+            try:
+                await sync_unwatched(kube, known)
+            finally:
+                await kube.close()
+
+        with serving(api, tmp_path) as kubeconfig:
+            asyncio.run(once(kubeconfig))
+        listed = cluster.target_state(declaration(target=TargetRef("late")))
+        assert isinstance(listed, Unknown) is brought
+        assert cluster.synced("LeaderWorkerSet")
 
 
 def test_a_cluster_before_v1_of_dra_is_asked_for_its_older_version(tmp_path: Path) -> None:
