@@ -29,7 +29,7 @@ GEOMETRIC_AT_LIMIT = 0.1
 LONGER_AT_LIMIT = 0.17
 
 _OVERLOAD_FADES = 0.05
-TURNS_FORGET = 2.0
+_TURNS_FORGET = 2.0
 QUEUE_SLOWER = 8
 
 # More states than this are summed in strides: 1000 replicas of batch 4096 have four million.
@@ -197,9 +197,10 @@ def _queue_scv(machine: Machine, load: float) -> float:
     return machine.departure_scv / scv * slow
 
 
-def departures_scv(scv: float, turns: FloatArray) -> FloatArray:
+def departures_scv(scv: float | FloatArray, turns: FloatArray) -> FloatArray:
     """Index of dispersion of a full batch's departures over ``turns`` lifetimes of a request."""
-    fading = np.maximum(0.0, 1 - turns) if scv < 1 else np.exp(-turns / TURNS_FORGET)
+    scv = np.asarray(scv)
+    fading = np.where(scv < 1, np.maximum(0.0, 1 - turns), np.exp(-turns / _TURNS_FORGET))
     return np.asarray(scv + (1 - scv) * fading)
 
 

@@ -10,7 +10,8 @@ from sojourn.model.continuous.decoding import GROWTH, RARELY_FULL
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import FREQUENCIES, SAMPLES, Engines
 from sojourn.model.continuous.draft.first_token import First
-from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, departures_scv, own_step_s
+from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, own_step_s
+from sojourn.model.continuous.population import departures_scv
 from sojourn.model.domain import FloatArray
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import Engines
-from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, departures_scv
+from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside
 from sojourn.model.continuous.first_token import OVERSHOOT
+from sojourn.model.continuous.population import departures_scv
 from sojourn.model.domain import FloatArray
 
 # Cells of the queue that an arrival at a full batch finds, and parts of the step it falls into.

@@ -12,7 +12,7 @@ from sojourn.model.continuous.population import (
     GEOMETRIC_AT_LIMIT,
     LONGER_AT_LIMIT,
     QUEUE_SLOWER,
-    TURNS_FORGET,
+    departures_scv,
 )
 from sojourn.model.domain import FloatArray
 
@@ -107,12 +107,6 @@ def own_step_s(some: Engines, found: Inside, step_s: FloatArray) -> FloatArray:
     """Mean step of the own prompt, shape of ``step_s``."""
     joined = found.rate_per_s * seen_s(some, found, step_s)
     return step_s + some.prompt_s * (1 + joined)
-
-
-def departures_scv(scv: FloatArray, turns: FloatArray) -> FloatArray:
-    """``population.departures_scv`` for arrays."""
-    fading = np.where(scv < 1, np.maximum(0.0, 1 - turns), np.exp(-turns / TURNS_FORGET))
-    return np.asarray(scv + (1 - scv) * fading)
 
 
 def _stays(
