@@ -20,7 +20,7 @@ from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.first_token import FirstToken
 from sojourn.model.continuous.machine import Machine
 from sojourn.model.continuous.population import Population, departures_scv
-from sojourn.model.continuous.steps import Atoms
+from sojourn.model.continuous.steps import Atoms, step_seen_s
 from sojourn.model.domain import FloatArray
 
 # Growth of the batch by a surplus of arrivals fades near saturation; fitted by the reference
@@ -171,9 +171,8 @@ def _own_step_s(
     machine: Machine, stream: Arrivals, people: Population, step_s: FloatArray
 ) -> FloatArray:
     """Mean step of the own prompt: with it go the prompts that arrived in the step before."""
-    phi, prompt_s = people.phi, machine.prompt_s
-    near = stream.company
-    seen_s = step_s * (1 + near * phi / (1 - phi)) + near * prompt_s * phi / (1 - phi**2)
+    prompt_s, near = machine.prompt_s, stream.company
+    seen_s = step_seen_s(step_s, prompt_s, people.phi, near)
     return step_s + prompt_s * (1 + near * stream.rate_per_s * seen_s)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from sojourn.model.continuous.arrivals import Arrivals
 from sojourn.model.continuous.machine import Machine
+from sojourn.model.continuous.steps import step_seen_s
 from sojourn.model.continuous.waiting import Waiting
 from sojourn.model.domain import FloatArray
 
@@ -161,7 +162,7 @@ def _stays(
     waits = 1 - 1 / np.maximum(counts, 1.0)
     for _ in range(4):
         step_s = machine.steps_s(counts * share)
-        seen_s = step_s * (1 + near * phi / (1 - phi)) + near * prompt_s * phi / (1 - phi**2)
+        seen_s = step_seen_s(step_s, prompt_s, phi, near)
         own_s = step_s + prompt_s * (1 + near * stream.rate_per_s * seen_s - (1 - near) / 2)
         decode_s = later * step_s / (1 - phi)
         stay_s = waits * seen_s / 2 + own_s / (1 - phi) + decode_s

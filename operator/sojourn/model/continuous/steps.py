@@ -67,6 +67,20 @@ def is_tight(machine: Machine, stream: Arrivals) -> bool:
     return regular or machine.prompts_per_budget < TIGHT_BUDGET
 
 
+def step_seen_s(
+    step_s: FloatArray, prompt_s: float | FloatArray, phi: float | FloatArray, near: float = 1.0
+) -> FloatArray:
+    """Mean length of the step an arrival falls into: the prompts in it make it longer.
+
+    Args:
+        step_s: h, without prompts.
+        prompt_s: P; broadcasts, as phi does.
+        phi: share of time spent on prompts.
+        near: arrivals near one, over Poisson (``Arrivals.company``).
+    """
+    return step_s * (1 + near * phi / (1 - phi)) + near * prompt_s * phi / (1 - phi**2)
+
+
 def own_steps(machine: Machine) -> int:
     """Steps the prompt alone takes: more than one when it is longer than the budget."""
     if machine.prompts_per_budget >= 1:

@@ -8,9 +8,10 @@ import numpy as np
 
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import Engines
-from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside
+from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, own_step_s
 from sojourn.model.continuous.first_token import OVERSHOOT
 from sojourn.model.continuous.population import departures_scv
+from sojourn.model.continuous.steps import step_seen_s
 from sojourn.model.domain import FloatArray
 
 # Cells of the queue that an arrival at a full batch finds, and parts of the step it falls into.
@@ -42,9 +43,9 @@ class First:
 
 def first(some: Engines, found: Inside) -> First:
     """Means by class; waits as ``first_token`` of the whole model has them."""
-    length_s, _, _ = _seen(some, found, some.fixed_s + some.per_request_s * found.classes)
     step_s = some.fixed_s + some.per_request_s * found.classes
-    free_s = length_s / 2 + step_s + some.prompt_s * (1 + found.rate_per_s * length_s)
+    rest_s = step_seen_s(step_s, some.prompt_s, found.phi) / 2
+    free_s = rest_s + own_step_s(some, found, step_s)
     own_s = some.full_step_s + some.prompt_s * (1 + some.entering)
     ahead = np.floor(np.log1p(-_QUEUE_MIDDLES) / np.log(np.maximum(found.theta, 1e-12))) + 1
     ahead = ahead + OVERSHOOT * (found.burst - 1)

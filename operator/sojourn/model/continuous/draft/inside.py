@@ -14,6 +14,7 @@ from sojourn.model.continuous.population import (
     QUEUE_SLOWER,
     departures_scv,
 )
+from sojourn.model.continuous.steps import step_seen_s
 from sojourn.model.domain import FloatArray
 
 _CELLS = 64
@@ -97,15 +98,9 @@ def inside(some: Engines, rate_per_s: FloatArray, dispersion: FloatArray) -> Ins
     )
 
 
-def seen_s(some: Engines, found: Inside, step_s: FloatArray) -> FloatArray:
-    """Mean length of the step an arrival falls into, shape of ``step_s`` (k, ...)."""
-    phi = found.phi
-    return step_s * (1 + phi / (1 - phi)) + some.prompt_s * phi / (1 - phi**2)
-
-
 def own_step_s(some: Engines, found: Inside, step_s: FloatArray) -> FloatArray:
     """Mean step of the own prompt, shape of ``step_s``."""
-    joined = found.rate_per_s * seen_s(some, found, step_s)
+    joined = found.rate_per_s * step_seen_s(step_s, some.prompt_s, found.phi)
     return step_s + some.prompt_s * (1 + joined)
 
 
@@ -116,13 +111,12 @@ def _stays(
     share = np.broadcast_to(later / some.mean, counts.shape)
     stay_s = np.ones(counts.shape)
     waits = 1 - 1 / np.maximum(counts, 1.0)
-    stretched, others_s = 1 + phi / (1 - phi), prompt_s * phi / (1 - phi * phi)
     for _ in range(3):
         step_s = some.fixed_s + some.per_request_s * (counts * share)
-        seen = step_s * stretched + others_s
-        own_s = step_s + prompt_s * (1 + rate_per_s * seen)
+        seen_s = step_seen_s(step_s, prompt_s, phi)
+        own_s = step_s + prompt_s * (1 + rate_per_s * seen_s)
         decode_s = later * step_s / (1 - phi)
-        stay_s = waits * seen / 2 + own_s / (1 - phi) + decode_s
+        stay_s = waits * seen_s / 2 + own_s / (1 - phi) + decode_s
         share = decode_s / stay_s
     return counts * share, stay_s
 
