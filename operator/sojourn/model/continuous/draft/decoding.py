@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sojourn.model.continuous import fluctuation
 from sojourn.model.continuous.decoding import GROWTH, RARELY_FULL
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import FREQUENCIES, SAMPLES, Engines
@@ -149,15 +150,9 @@ def _pace(some: Engines, found: Inside) -> tuple[FloatArray, FloatArray]:
 
 def _response_s(some: Engines, found: Inside, step_s: FloatArray, gap_s: FloatArray) -> FloatArray:
     """Standard deviation of the decoding time of each length by ``fluctuation``, (k, m)."""
-    b, prompt_s, rate = some.per_request_s, some.prompt_s, found.rate_per_s
-    arrivals = rate * gap_s
-    mean = some.mean - 1
-    within = mean * some.kernel
-    leaving = 2 * arrivals * mean**2 * ((1 - some.kernel) / (1j * FREQUENCIES)).real
-    leaving = np.maximum(leaving - arrivals * np.abs(within) ** 2, 0.0)
-    noise = np.abs(b * within + prompt_s) ** 2 * arrivals * found.dispersion + b**2 * leaving
-    feedback = np.abs(1 - rate * (prompt_s + b * within)) ** 2
-    spectrum = noise / np.maximum(feedback, 1e-12)
+    rate, prompt_s = found.rate_per_s, some.prompt_s
+    flow = fluctuation.Flow(rate, found.dispersion, gap_s, some.per_request_s, prompt_s)
+    spectrum = fluctuation.spectrum(FREQUENCIES, some.kernel, some.mean - 1, flow)
     variance = (some.window @ spectrum[:, :, None])[:, :, 0]
     started = prompt_s**2 * rate * own_step_s(some, found, step_s) / (1 - found.phi) ** 3
     known = np.sqrt(np.maximum(variance, 0.0) + started)

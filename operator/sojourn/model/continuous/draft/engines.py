@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sojourn.model.continuous import fluctuation
 from sojourn.model.continuous.lengths import LengthNodes
 from sojourn.model.continuous.machine import Machine
 from sojourn.model.domain import FloatArray
@@ -22,7 +23,7 @@ LENGTHS = _STARTS.size
 _CELLS_OF_A_LAW = 101
 
 # Frequencies and lengths at which the linear response is taken (see ``fluctuation``).
-FREQUENCIES = np.geomspace(1e-3, 1e4, 40)
+FREQUENCIES = fluctuation.frequencies(40)
 SAMPLES = 8
 
 _LAWS = 32
@@ -124,17 +125,10 @@ def _laws(outputs: Sequence[LengthNodes]) -> tuple[npt.NDArray[Any], ...]:
             width[i, :size] = ends[1:] - ends[:-1]
         shortest[i], longest[i] = max(1.0, tokens[0] - 1), max(1.0, tokens[-1] - 1)
     mean = np.maximum((later * shares).sum(axis=1, keepdims=True), 1e-9)
-    turns = FREQUENCIES[:, None] * (later / mean)[:, None, :]
-    weights = shares[:, :, None]
-    sines, cosines = (np.sin(turns) @ weights)[..., 0], (np.cos(turns) @ weights)[..., 0]
-    kernel = (sines - 1j * (1 - cosines)) / FREQUENCIES
+    kernel = fluctuation.response(FREQUENCIES, later / mean, shares)
     ratio = np.log(np.maximum(longest / shortest, 1.0001))
     samples = shortest * np.exp(ratio * np.linspace(0, 1, SAMPLES))
-    turned = FREQUENCIES * (samples / mean)[:, :, None]
-    step = np.log(FREQUENCIES[1] / FREQUENCIES[0]) / np.pi
-    window = 1 - np.cos(np.minimum(turned, 1e3)) * np.exp(-((turned / 10) ** 2))
-    window *= 2 * step * mean[:, :, None] / FREQUENCIES
-    window[:, :, [0, -1]] /= 2
+    window = fluctuation.window(FREQUENCIES, samples, mean)
     return later, width, shares, kernel, window, samples
 
 
