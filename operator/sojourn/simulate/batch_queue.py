@@ -35,31 +35,52 @@ class Served:
         start_s: when their batches started, float array (n,).
         end_s: when those ended, float array (n,).
         batch_sizes: sizes of the batches, int array (b,).
-        busy_s: seconds servers worked, all servers added up.
     """
 
     index: IntArray
     start_s: FloatArray
     end_s: FloatArray
     batch_sizes: IntArray
-    busy_s: float
+
+    @classmethod
+    def by_batch(
+        cls, index: list[int], sizes: list[int], starts_s: list[float], ends_s: list[float]
+    ) -> Served:
+        """From the requests in the order of service and a number a batch."""
+        batch_sizes = np.asarray(sizes, dtype=np.int64)
+        return cls(
+            np.asarray(index, dtype=np.int64),
+            np.repeat(np.asarray(starts_s), batch_sizes),
+            np.repeat(np.asarray(ends_s), batch_sizes),
+            batch_sizes,
+        )
 
 
-class Noise:
-    """Factors with mean 1 on the batch times, drawn in blocks."""
+class Batches:
+    """What bounds a queue's batches, and their times, whose noise is drawn in blocks.
 
-    def __init__(self, scv: float, rng: np.random.Generator) -> None:
-        self._scv = scv
+    Args:
+        replica: batching rule.
+        offered: arrivals, which stand for the places of a queue without a bound.
+        rng: source of the noise.
+    """
+
+    def __init__(self, replica: DynamicReplica, offered: int, rng: np.random.Generator) -> None:
+        self.places = offered if replica.queue_capacity is None else replica.queue_capacity
+        self.most = max(1, min(replica.max_batch, self.places))
+        sizes = range(1, self.most + 1)
+        self._means_s = [0.0, *(mean_batch_s(replica.service, size) for size in sizes)]
+        self._scv = replica.service.scv
         self._rng = rng
         self._block: list[float] = []
 
-    def next(self) -> float:
-        """A gamma variable with mean 1, or 1."""
+    def draw_s(self, size: int) -> float:
+        """Seconds of a batch: its mean, or a gamma variable with that mean."""
         if self._scv == 0:
-            return 1.0
+            return self._means_s[size]
         if not self._block:
             self._block = self._rng.gamma(1 / self._scv, self._scv, _NOISE_BLOCK).tolist()
-        return self._block.pop()
+        return self._means_s[size] * self._block.pop()
 
 
 def serve(
@@ -79,10 +100,8 @@ def serve(
     """
     arrivals = arrivals_s.tolist()
     count = len(arrivals)
-    places = count if replica.queue_capacity is None else replica.queue_capacity
-    most = max(1, min(replica.max_batch, places))
-    means = [0.0, *(mean_batch_s(replica.service, size) for size in range(1, most + 1))]
-    noise = Noise(replica.service.scv, rng)
+    batches = Batches(replica, count, rng)
+    places, most = batches.places, batches.most
     free = [0.0] * servers
     queue: list[int] = []
     head = following = 0
@@ -111,7 +130,7 @@ def serve(
             queue.extend(range(following, came))
             following = came
         size = min(most, len(queue) - head)
-        end_s = now_s + means[size] * noise.next()
+        end_s = now_s + batches.draw_s(size)
         heapq.heappush(free, end_s)
         sizes.append(size)
         starts.append(now_s)
@@ -120,12 +139,4 @@ def serve(
         if progress is not None and following >= next_report:
             progress(following / count)
             next_report += _REPORT_EVERY
-    batch_sizes = np.asarray(sizes, dtype=np.int64)
-    start_s, end_s_all = np.asarray(starts), np.asarray(ends)
-    return Served(
-        np.asarray(queue[:head], dtype=np.int64),
-        np.repeat(start_s, batch_sizes),
-        np.repeat(end_s_all, batch_sizes),
-        batch_sizes,
-        float((end_s_all - start_s).sum()),
-    )
+    return Served.by_batch(queue[:head], sizes, starts, ends)

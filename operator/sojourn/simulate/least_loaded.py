@@ -5,28 +5,24 @@ As ``batch_queue``, one pass without jobs: an arrival costs a look at c numbers,
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 import numpy as np
 
 from sojourn.facts.replica import DynamicReplica
-from sojourn.simulate.batch_core import mean_batch_s
-from sojourn.simulate.batch_queue import FloatArray, Noise, Progress, Served
+from sojourn.simulate.batch_queue import Batches, FloatArray, Progress, Served
 
 _REPORT_EVERY = 20_000
 
 
 @dataclass(slots=True)
 class _Server:
-    """One batch server: who joined it in order, and the batches it has started."""
+    """One batch server: who waits, in order, and how many are in its running batch."""
 
-    members: list[int] = field(default_factory=list)
-    head: int = 0
+    waiting: deque[int] = field(default_factory=deque)
     running: int = 0
-    sizes: list[int] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
 
 
 def serve(
@@ -47,8 +43,6 @@ def serve(
         servers: c, at least 2.
         progress: called with the share of arrivals played.
 
-    Returns:
-        Requests by server, in the order of service within each.
     """
     fleet = _Fleet(replica, arrivals_s.tolist(), rng, servers)
     fleet.play(rng.random(arrivals_s.size).tolist(), progress)
@@ -59,18 +53,18 @@ class _Fleet:
     def __init__(
         self, replica: DynamicReplica, arrivals: list[float], rng: np.random.Generator, servers: int
     ) -> None:
-        places = len(arrivals) if replica.queue_capacity is None else replica.queue_capacity
-        self._places = places
-        self._most = max(1, min(replica.max_batch, places))
+        self._batches = Batches(replica, len(arrivals), rng)
         self._wait_s = replica.max_wait_s
-        self._means = [0.0, *(mean_batch_s(replica.service, b) for b in range(1, self._most + 1))]
-        self._noise = Noise(replica.service.scv, rng)
         self._arrivals = arrivals
         self._servers = [_Server() for _ in range(servers)]
         self._levels = [0] * servers
         # One valid event a server: the end of its batch, or the end of its oldest's patience.
         self._due = [0.0] * servers
         self._events: list[tuple[float, int]] = []
+        self._index: list[int] = []
+        self._sizes: list[int] = []
+        self._starts: list[float] = []
+        self._ends: list[float] = []
 
     def play(self, ties: list[float], progress: Progress | None) -> None:
         """Route every arrival, then let the servers run dry."""
@@ -96,12 +90,12 @@ class _Fleet:
 
     def _join(self, which: int, index: int, now_s: float) -> None:
         server = self._servers[which]
-        waiting = self._levels[which] - server.running
-        if waiting >= self._places:
+        waiting = len(server.waiting)
+        if waiting >= self._batches.places:
             return
-        server.members.append(index)
+        server.waiting.append(index)
         self._levels[which] += 1
-        if not server.running and (waiting + 1 >= self._most or waiting == 0):
+        if not server.running and (waiting + 1 >= self._batches.most or waiting == 0):
             self._consider(which, now_s)
 
     def _happen(self, which: int, now_s: float) -> None:
@@ -109,23 +103,23 @@ class _Fleet:
         self._levels[which] -= server.running
         server.running = 0
         self._due[which] = -1.0
-        if self._levels[which]:
+        if server.waiting:
             self._consider(which, now_s)
 
     def _consider(self, which: int, now_s: float) -> None:
         """A free server with somebody waiting: start, or wait for the oldest's patience to end."""
-        server, waiting = self._servers[which], self._levels[which]
-        patient_until_s = self._arrivals[server.members[server.head]] + self._wait_s
-        if waiting < self._most and patient_until_s > now_s:
+        server = self._servers[which]
+        size = min(self._batches.most, len(server.waiting))
+        patient_until_s = self._arrivals[server.waiting[0]] + self._wait_s
+        if size < self._batches.most and patient_until_s > now_s:
             self._at(which, patient_until_s)
             return
-        size = min(self._most, waiting)
-        end_s = now_s + self._means[size] * self._noise.next()
+        end_s = now_s + self._batches.draw_s(size)
         server.running = size
-        server.head += size
-        server.sizes.append(size)
-        server.starts.append(now_s)
-        server.ends.append(end_s)
+        self._index.extend(server.waiting.popleft() for _ in range(size))
+        self._sizes.append(size)
+        self._starts.append(now_s)
+        self._ends.append(end_s)
         self._at(which, end_s)
 
     def _at(self, which: int, at_s: float) -> None:
@@ -133,14 +127,5 @@ class _Fleet:
         heappush(self._events, (at_s, which))
 
     def served(self) -> Served:
-        """Everything served, server by server."""
-        sizes = np.concatenate([np.asarray(one.sizes, dtype=np.int64) for one in self._servers])
-        starts = np.concatenate([np.asarray(one.starts) for one in self._servers])
-        ends = np.concatenate([np.asarray(one.ends) for one in self._servers])
-        return Served(
-            np.concatenate([np.asarray(one.members, dtype=np.int64) for one in self._servers]),
-            np.repeat(starts, sizes),
-            np.repeat(ends, sizes),
-            sizes,
-            float((ends - starts).sum()),
-        )
+        """Everything served."""
+        return Served.by_batch(self._index, self._sizes, self._starts, self._ends)

@@ -7,7 +7,7 @@ Arrivals are Poisson unless given. The first tenth of a run is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +16,11 @@ import numpy.typing as npt
 from sojourn.errors import ModelDomainError
 from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint, Routing
 from sojourn.simulate import batch_queue, least_loaded, step_queue
+from sojourn.simulate.batch_queue import FloatArray, Progress, Served
 from sojourn.simulate.estimate import LatencyEstimate, estimate
 from sojourn.simulate.job import Core, Job, Request
 from sojourn.simulate.lengths import draw
 from sojourn.simulate.step_core import StepCore
-
-FloatArray = npt.NDArray[np.float64]
-Progress = Callable[[float], None]
 
 WARM_UP = 0.1
 _REPORT_EVERY = 10_000
@@ -81,30 +79,17 @@ def dynamic(point: OperatingPoint, run: Run, rng: np.random.Generator) -> QueueE
         raise ModelDomainError("replica", type(replica).__name__, "a DynamicReplica")
     arrivals_s = _arrivals(point, run, rng)
     if point.routing is Routing.LEAST_LOADED and point.replicas > 1:
-        served = least_loaded.serve(replica, arrivals_s, rng, point.replicas, run.progress)
-        arrived = arrivals_s[served.index]
-        order = np.argsort(arrived, kind="stable")
-        times = (arrived[order], served.start_s[order], served.end_s[order])
-        return _dynamic_estimate(times, arrivals_s.size, served.batch_sizes.size, run)
+        parts = [np.arange(arrivals_s.size)]
+        served = [least_loaded.serve(replica, arrivals_s, rng, point.replicas, run.progress)]
+        return _dynamic_estimate(arrivals_s, parts, served, run)
     parts = _parts(point, arrivals_s, rng)
     servers = 1
     if point.routing is Routing.SHARED_QUEUE:
         parts, servers = [np.arange(arrivals_s.size)], point.replicas
-    arrived_parts, started_parts, ended_parts, batches = [], [], [], 0
-    for part in parts:
-        served = batch_queue.serve(replica, arrivals_s[part], rng, servers, run.progress)
-        arrived_parts.append(arrivals_s[part][served.index])
-        started_parts.append(served.start_s)
-        ended_parts.append(served.end_s)
-        batches += served.batch_sizes.size
-    arrived = np.concatenate(arrived_parts)
-    order = np.argsort(arrived, kind="stable")
-    times = (
-        arrived[order],
-        np.concatenate(started_parts)[order],
-        np.concatenate(ended_parts)[order],
-    )
-    return _dynamic_estimate(times, arrivals_s.size, batches, run)
+    served = [
+        batch_queue.serve(replica, arrivals_s[part], rng, servers, run.progress) for part in parts
+    ]
+    return _dynamic_estimate(arrivals_s, parts, served, run)
 
 
 def continuous(
@@ -214,15 +199,23 @@ def _times(jobs: Sequence[Job], *names: str) -> tuple[FloatArray, ...]:
 
 
 def _dynamic_estimate(
-    times: tuple[FloatArray, FloatArray, FloatArray], offered: int, batches: int, run: Run
+    arrivals_s: FloatArray,
+    parts: Sequence[npt.NDArray[np.int64]],
+    served: Sequence[Served],
+    run: Run,
 ) -> QueueEstimate:
-    arrived, started, ended = times
+    """From the positions of the arrivals of each queue, and whom it served."""
+    index = np.concatenate([part[one.index] for part, one in zip(parts, served, strict=True)])
+    order = np.argsort(index)
+    arrived = arrivals_s[index[order]]
+    started = np.concatenate([one.start_s for one in served])[order]
+    ended = np.concatenate([one.end_s for one in served])[order]
     warm = int(arrived.size * WARM_UP)
     return QueueEstimate(
         latency=estimate((ended - arrived)[warm:], run.levels),
         queue_s=estimate((started - arrived)[warm:], run.levels),
-        mean_batch=arrived.size / batches,
-        blocking=1 - arrived.size / offered,
+        mean_batch=arrived.size / sum(one.batch_sizes.size for one in served),
+        blocking=1 - arrived.size / arrivals_s.size,
         served=arrived.size - warm,
     )
 
