@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -65,25 +64,3 @@ class Ledger:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     preemptions: int = 0
-
-
-class Core(Protocol):
-    """An engine as a discrete-event machine; times in its own seconds."""
-
-    @property
-    def running(self) -> int:
-        """Requests that hold a place in the batch."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """Requests in the queue."""
-        ...
-
-    def advance(self, now_s: float) -> None:
-        """Let everything happen that is due by ``now_s``."""
-        ...
-
-    def submit(self, request: Request, now_s: float) -> Job | None:
-        """Queue a request; None when it is refused."""
-        ...

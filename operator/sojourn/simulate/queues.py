@@ -18,7 +18,7 @@ from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPo
 from sojourn.simulate import batch_queue, least_loaded, step_queue
 from sojourn.simulate.batch_queue import FloatArray, Progress, Served
 from sojourn.simulate.estimate import LatencyEstimate, estimate
-from sojourn.simulate.job import Core, Job, Request
+from sojourn.simulate.job import Job, Request
 from sojourn.simulate.lengths import draw
 from sojourn.simulate.step_core import StepCore
 
@@ -166,7 +166,7 @@ def _assigned(
 
 
 def _least_loaded(
-    cores: Sequence[Core],
+    cores: Sequence[StepCore],
     arrivals_s: FloatArray,
     requests: Sequence[Request],
     run: Run,
@@ -179,10 +179,7 @@ def _least_loaded(
     for played, (now_s, request) in enumerate(zip(arrivals_s.tolist(), requests, strict=True)):
         for core in cores:
             core.advance(now_s)
-        inside = [core.running + core.waiting for core in cores]
-        least = min(inside)
-        candidates = [core for core, number in zip(cores, inside, strict=True) if number == least]
-        job = candidates[int(ties[played] * len(candidates))].submit(request, now_s)
+        job = step_queue.fewest_inside(cores, ties[played]).submit(request, now_s)
         if job is None:
             lost += 1
         else:

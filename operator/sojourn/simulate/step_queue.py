@@ -17,6 +17,14 @@ _REPORT_EVERY = 10_000
 _JUST_BEFORE = 1 - 1e-12
 
 
+def fewest_inside(cores: Sequence[StepCore], tie: float) -> StepCore:
+    """The engine with the fewest requests inside; ``tie``, 0 to below 1, chooses among equals."""
+    inside = [core.running + core.waiting for core in cores]
+    least = min(inside)
+    level = [core for core, number in zip(cores, inside, strict=True) if number == least]
+    return level[int(tie * len(level))]
+
+
 @dataclass
 class SharedQueue:
     """First come, first served; the head goes to the engine with the fewest inside, ties at random.
@@ -72,16 +80,9 @@ class SharedQueue:
 
     def _hand_out(self, now_s: float) -> None:
         """A newcomer goes to an engine that has a place now, if there is one."""
-        inside = [core.running + core.waiting for core in self.cores if self._takes(core)]
-        if not inside:
-            return
-        least = min(inside)
-        level = [
-            core
-            for core in self.cores
-            if core.running + core.waiting == least and self._takes(core)
-        ]
-        self._hand_to(level[int(self._waiting[0][2] * len(level))], now_s)
+        takers = [core for core in self.cores if self._takes(core)]
+        if takers:
+            self._hand_to(fewest_inside(takers, self._waiting[0][2]), now_s)
 
     def _takes(self, core: StepCore) -> bool:
         in_memory = core.waiting == 0 or core.kv_tokens == math.inf
