@@ -57,20 +57,8 @@ def _sorted_quantiles(
     return [float(x) for x in np.interp(masses, middles, values[order])]
 
 
-def condense(values: FloatArray, weights: FloatArray, edges: FloatArray) -> FloatArray:
-    """Conditional means of the cells of probability between ``edges`` (0 .. 1), one a cell.
-
-    An atom that straddles an edge is shared between both cells, so the mean stays exact.
-    """
-    order = np.argsort(values)
-    cumulative = np.concatenate(([0.0], np.cumsum(weights[order])))
-    moments = np.concatenate(([0.0], np.cumsum(weights[order] * values[order])))
-    at_edges = np.interp(edges * cumulative[-1], cumulative, moments)
-    return np.asarray(np.diff(at_edges) / (np.diff(edges) * cumulative[-1]))
-
-
 def condense_many(laws: Sequence[tuple[FloatArray, FloatArray]], edges: FloatArray) -> FloatArray:
-    """``condense`` of several laws at once, their atoms binned instead of sorted.
+    """Conditional means of the cells of several laws, their atoms binned instead of sorted.
 
     Args:
         laws: values and weights of each, its arrays of one length.
@@ -89,20 +77,32 @@ def condense_many(laws: Sequence[tuple[FloatArray, FloatArray]], edges: FloatArr
     key = np.minimum(bins.astype(np.int64), _CONDENSED_BINS - 1)
     key += np.repeat(np.arange(sizes.size) * _CONDENSED_BINS, sizes)
     shape, total = (sizes.size, _CONDENSED_BINS), sizes.size * _CONDENSED_BINS
-    mass = np.bincount(key, weights, total).reshape(shape)
-    moment = np.bincount(key, weights * values, total).reshape(shape)
-    cumulative = np.asarray(np.cumsum(mass, axis=1), dtype=float)
-    moments = np.asarray(np.cumsum(moment, axis=1), dtype=float)
-    rows = np.arange(sizes.size)
-    at_edges: list[FloatArray] = [np.zeros(sizes.size)]
-    for edge in edges[1:-1]:
-        wanted = edge * cumulative[:, -1]
-        k = np.minimum((cumulative < wanted[:, None]).sum(1), _CONDENSED_BINS - 1)
-        beyond = (cumulative[rows, k] - wanted) / np.maximum(mass[rows, k], 1e-300)
-        at_edges.append(moments[rows, k] - beyond * moment[rows, k])
-    at_edges.append(moments[:, -1])
-    found = np.diff(np.stack(at_edges, axis=1), axis=1)
-    return np.asarray(found / (np.diff(edges) * cumulative[:, -1:]))
+    mass, moment = (
+        np.asarray(np.bincount(key, one, total), dtype=float).reshape(shape)
+        for one in (weights, weights * values)
+    )
+    return means_between(mass, moment, edges)
+
+
+def means_between(mass: FloatArray, moment: FloatArray, edges: FloatArray) -> FloatArray:
+    """Conditional means of the cells of probability between ``edges``, one row a law.
+
+    Args:
+        mass: of each value, rising, (laws, n).
+        moment: mass times value, (laws, n).
+        edges: probabilities from 0 to 1, (k + 1,).
+
+    Returns:
+        float array (laws, k). A value that straddles an edge is shared between both cells, so the
+        mean stays exact.
+    """
+    cumulative, moments = np.cumsum(mass, axis=1), np.cumsum(moment, axis=1)
+    total = np.maximum(cumulative[:, -1:], 1e-300)
+    wanted, rows = edges[1:-1] * total, np.arange(total.size)[:, None]
+    k = np.minimum((cumulative[:, None] < wanted[..., None]).sum(-1), mass.shape[1] - 1)
+    beyond = (cumulative[rows, k] - wanted) / np.maximum(mass[rows, k], 1e-300)
+    ends = np.zeros(rows.shape), moments[rows, k] - beyond * moment[rows, k], moments[:, -1:]
+    return np.asarray(np.diff(np.concatenate(ends, axis=1), axis=1) / (np.diff(edges) * total))
 
 
 def split(weights: FloatArray, edges: FloatArray) -> list[slice]:

@@ -80,15 +80,4 @@ def _conditional_means(means: FloatArray, phi: float, edges: FloatArray) -> Floa
     rates = theta + number * phi
     logs = np.log(theta) + (number - 1) * np.log(rates) - rates - poisson.log_factorials(size)
     law = np.exp(logs)
-    law /= law.sum(1, keepdims=True)
-    cumulative = np.cumsum(law, axis=1)
-    moments = np.cumsum(law * number, axis=1)
-    # One search for all rows: each is moved by 2, beyond the range of a probability.
-    rows = np.arange(means.size)[:, None]
-    moved = (cumulative + 2.0 * rows).ravel()
-    inner = edges[1:-1]
-    k = np.minimum(np.searchsorted(moved, inner + 2.0 * rows) - rows * size, size - 1)
-    before = np.where(k > 0, cumulative[rows, k - 1], 0.0)
-    so_far = np.where(k > 0, moments[rows, k - 1], 0.0) + (inner - before) * number[k]
-    ends = np.zeros(rows.shape), so_far, moments[:, -1:]
-    return np.asarray(np.diff(np.concatenate(ends, axis=1), axis=1) / np.diff(edges))
+    return cells.means_between(law, law * number, edges)

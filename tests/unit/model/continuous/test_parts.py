@@ -118,11 +118,20 @@ def test_quantiles_of_many_atoms_equal_those_of_sorting() -> None:
         assert cells.quantiles(values, weights, [level])[0] == pytest.approx(expected, rel=1e-6)
 
 
+def condensed(values: np.ndarray, weights: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    order = np.argsort(values)
+    cumulative = np.concatenate(([0.0], np.cumsum(weights[order])))
+    moments = np.concatenate(([0.0], np.cumsum(weights[order] * values[order])))
+    at_edges = np.interp(edges * cumulative[-1], cumulative, moments)
+    return np.asarray(np.diff(at_edges) / (np.diff(edges) * cumulative[-1]))
+
+
 def test_condensed_cells_keep_the_mean() -> None:
     rng = np.random.default_rng(2)
-    values, weights = rng.exponential(1.0, 999), rng.random(999)
+    values, weights = np.sort(rng.exponential(1.0, 999)), rng.random(999)
     edges = np.array([0.0, 0.3, 0.9, 1.0])
-    found = cells.condense(values, weights, edges)
+    (found,) = cells.means_between(weights[None], (weights * values)[None], edges)
+    assert found == pytest.approx(condensed(values, weights, edges))
     assert found @ np.diff(edges) == pytest.approx(values @ weights / weights.sum())
 
 
@@ -278,7 +287,7 @@ def test_condensing_many_laws_is_condensing_each() -> None:
     edges = np.array([0.0, 0.5, 0.9, 1.0])
     together = cells.condense_many(laws, edges)
     for row, (values, weights) in zip(together, laws, strict=True):
-        assert row == pytest.approx(cells.condense(values, weights, edges), rel=0.01)
+        assert row == pytest.approx(condensed(values, weights, edges), rel=0.01)
         mean = values @ weights / weights.sum()
         assert row @ np.diff(edges) == pytest.approx(mean, rel=1e-9)
 

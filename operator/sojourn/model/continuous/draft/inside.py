@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sojourn.model.continuous.cells import means_between
 from sojourn.model.continuous.draft.engines import Engines
 from sojourn.model.continuous.draft.tails import TINY
 from sojourn.model.continuous.population import (
@@ -85,7 +86,7 @@ def inside(some: Engines, rate_per_s: FloatArray, dispersion: FloatArray) -> Ins
         counts=counts,
         weights=weights,
         decoding=decoding,
-        classes=_classes(weights, decoding),
+        classes=means_between(weights, weights * decoding, CLASS_EDGES),
         full=full,
         # A cell of several numbers hides the empty replica: state 0 has weight 1 in the logs.
         idle=np.exp(-highest) / total,
@@ -158,16 +159,3 @@ def _queue_scv(some: Engines, load: FloatArray) -> FloatArray:
     turns = 1 / (some.batch * np.maximum((1 - load) ** 2, 1e-6)) / QUEUE_SLOWER
     slow = departures_scv(some.scv, turns) / np.maximum(some.scv, 1e-9)
     return np.asarray(np.where(some.scv <= 1, whole, whole * slow))
-
-
-def _classes(weights: FloatArray, values: FloatArray) -> FloatArray:
-    """Means of ``values`` in the cells of probability between CLASS_EDGES, (k, g)."""
-    cumulative, moments = np.cumsum(weights, axis=1), np.cumsum(weights * values, axis=1)
-    rows, total = np.arange(weights.shape[0]), cumulative[:, -1]
-    ends = [np.zeros(total.size)]
-    for edge in CLASS_EDGES[1:-1]:
-        at = np.minimum((cumulative < (edge * total)[:, None]).sum(1), weights.shape[1] - 1)
-        ends.append(moments[rows, at] - (cumulative[rows, at] - edge * total) * values[rows, at])
-    ends.append(moments[:, -1])
-    means = np.diff(np.stack(ends, axis=1), axis=1) / CLASS_SHARES
-    return np.asarray(means / np.maximum(total, TINY)[:, None])
