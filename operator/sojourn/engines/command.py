@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sojourn.engines.script import SHELLS, Said, Script, inner_script, marked
+from sojourn.engines.script import Said, Script, inner_script, marked
 from sojourn.engines.shell import Unreadable
 from sojourn.engines.surroundings import (
     ALONE,
@@ -65,24 +65,17 @@ def line_of(
     """
     environment = environment_of(container, around)
     written = [str(w) for f in ("command", "args") for w in _list(container, f)]
-    if not _is_shell(written):
+    defined = {**environment.values, **environment.unknown}
+    found = inner_script(Said(marked(word, defined)) for word in written)
+    if found is None:
         words = tuple(_argument(word, environment) for word in written)
         return CommandLine(_from_start(words, tuple(starts)))
-    defined = {**environment.values, **environment.unknown}
-    said = tuple(Said(marked(word, defined)) for word in written)
-    found = inner_script(said)
-    if found is None:
-        return CommandLine(said)
     script = Script(environment, found[1])
     try:
         line = _engine_of(tuple(script.run(found[0])), tuple(starts))
     except (Unreadable, RecursionError) as error:
         line = CommandLine((), shell=True, unreadable=f"the shell script cannot be read: {error}")
     return replace(line, script=found[0]) if line.unreadable else line
-
-
-def _is_shell(written: list[str]) -> bool:
-    return any(word.rpartition("/")[2] in SHELLS for word in written[:4])
 
 
 def _engine_of(programs: tuple[tuple[Said, ...], ...], starts: tuple[str, ...]) -> CommandLine:

@@ -19,7 +19,7 @@ from sojourn.engines.surroundings import MOST_CHARACTERS, TOO_LONG, Environment
 MARK = ("\ue000", "\ue001")
 """Around a name that Kubernetes puts in before the shell reads the script, inside quotes too."""
 
-SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 MOST_TEXTS = 8
 DEEPEST = 4
 _MARKED = re.compile(f"{MARK[0]}([^{MARK[1]}]*){MARK[1]}")
@@ -221,7 +221,7 @@ def _script_option(words: tuple[Said, ...]) -> int | None:
 
 def _shell_started(words: tuple[Said, ...]) -> int | None:
     """Place of the shell's name; None when none is named, or as an argument of another program."""
-    begin = next((i for i, w in enumerate(words) if w.text.rpartition("/")[2] in SHELLS), None)
+    begin = next((i for i, w in enumerate(words) if w.text.rpartition("/")[2] in _SHELLS), None)
     if begin is None or begin <= 2:
         return begin
     return None if any(w.text.startswith("-") for w in words[:begin]) else begin

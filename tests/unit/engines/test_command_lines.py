@@ -118,6 +118,16 @@ eval "exec vllm serve /mnt/models \\
             id="the arguments are the command",
         ),
         pytest.param(
+            {
+                "image": IMAGE,
+                "command": ["bash", "/start.sh"],
+                "args": ["--max-num-seqs", "$(N)", "--max-model-len=$(LEN)"],
+                "env": [{"name": "N", "value": "32"}, {"name": "LEN", "value": "8k"}],
+            },
+            (1, 1, 8000, 32),
+            id="a shell that is given a file of commands",
+        ),
+        pytest.param(
             script("set -euo pipefail\nVLLM_USE_V1=1 exec vllm serve m/x -tp 2 2>&1 | tee /log"),
             (2, 1, None, None),
             id="a variable before the command, a pipe after it",
@@ -405,6 +415,8 @@ def test_max_batch_follows_a_variable_through_the_script_s_own() -> None:
     assert engines.refers_to(engines.find("vllm"), script(text), "SOJOURN_MAX_BATCH")
     braces = script("vllm serve m/x --max-num-seqs $(SOJOURN_MAX_BATCH)")
     assert engines.refers_to(engines.find("vllm"), braces, "SOJOURN_MAX_BATCH")
+    file = {"command": ["bash", "/start.sh"], "args": ["--max-num-seqs=$(SOJOURN_MAX_BATCH)"]}
+    assert engines.refers_to(engines.find("vllm"), file, "SOJOURN_MAX_BATCH")
     assert not engines.refers_to(engines.find("vllm"), script(KSERVE), "SOJOURN_MAX_BATCH")
 
 
