@@ -281,9 +281,9 @@ def _joined(said: Iterable[Said], by: str = "") -> Said:
 
 def _around(doubtful: Said, held: tuple[Said, ...], by: str) -> tuple[str, ...]:
     """All texts of a word of which one piece may have several."""
-    at = held.index(doubtful)
-    before, after = (by.join(o.text for o in part) for part in (held[:at], held[at + 1 :]))
-    return tuple(f"{before}{text}{after}" for text in doubtful.texts)
+    return tuple(
+        by.join(text if one is doubtful else one.text for one in held) for text in doubtful.texts
+    )
 
 
 def marked(text: str, environment: Mapping[str, object]) -> str:

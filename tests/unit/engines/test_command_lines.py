@@ -188,6 +188,19 @@ def test_ray_is_told_because_ranks_may_then_be_elsewhere() -> None:
     assert not read(script("vllm serve m/x")).ray
 
 
+def test_arguments_in_one_text_stay_apart_where_one_of_them_is_set_in_a_condition() -> None:
+    inner = 'ARGS="$*"; exec vllm serve m/x $ARGS'
+    found = read(
+        script(
+            'if [ -n "$SMALL" ]; then X=--max-num-seqs=8; else X=--enforce-eager; fi\n'
+            f"sh -c '{inner}' sh -tp=2 \"$X\" -pp=2"
+        )
+    )
+    assert "X is set in a condition" in found.unknown("max_batch")
+    assert found.number("max_length") is None
+    assert not found.unknown("max_length")
+
+
 @pytest.mark.parametrize(
     ("container", "model"),
     [
