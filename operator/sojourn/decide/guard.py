@@ -107,7 +107,7 @@ def unreadable(workload: Workload) -> tuple[Finding, ...]:
     """What the engine would not understand, and what is not known, as warnings and one note."""
     warnings = [
         Finding(Reason.ARGUMENT_UNREADABLE, Verdict.WARN, workload.field, text)
-        for text in (*workload.flags.remarks, *_misspelt(workload.flags))
+        for text in (*workload.flags.remarks, *_misspelt(workload))
     ]
     unknown = dict.fromkeys(_unknown(workload.flags))
     if unknown:
@@ -157,9 +157,11 @@ def _unknown(flags: Flags) -> Iterator[str]:
         yield f"{quantisation.name} {quantisation.text}: how many bytes a weight takes"
 
 
-def _misspelt(flags: Flags) -> Iterator[str]:
+def _misspelt(workload: Workload) -> Iterator[str]:
     """Values that are no value of their flag: the engine would end at once."""
-    yield from _fewer_tokens_than_batch(flags)
+    flags = workload.flags
+    if workload.engine == "vllm":
+        yield from _fewer_tokens_than_batch(flags)
     for role in (*_COUNTS, "memory_utilisation"):
         value = flags.values.get(role)
         if value is None or value.source is FlagSource.DEFAULT:

@@ -252,6 +252,19 @@ def test_what_the_engine_would_not_take_is_warned_of(args: list[str], told: str)
     assert any(told in line for line in review.warnings), review.warnings
 
 
+@pytest.mark.parametrize(
+    ("image", "args"),
+    [
+        ("lmsysorg/sglang:v0.5", ["--chunked-prefill-size=512", "--max-running-requests=1024"]),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.2", ["--max_num_tokens=1024"]),
+    ],
+)
+def test_other_engines_may_have_fewer_tokens_a_step_than_requests(
+    image: str, args: list[str]
+) -> None:
+    assert guard().review(deployment(args, image=image), None).warnings == ()
+
+
 def test_ranks_in_other_pods_need_no_gpus_in_this_one() -> None:
     head = "ray start --head && vllm serve m --model {} -tp 4 -pp 2 --max-model-len 4096"
     script = head.format("meta-llama/Llama-3.1-8B-Instruct")
