@@ -104,15 +104,10 @@ def _max_rate(
         return read
 
     def at(rate_per_s: float) -> max_rate.Excess:
-        return max_rate.excess(_bursty(replica, rate_per_s, dispersion, goal.probability), goal)
+        point = OperatingPoint(replica, rate_per_s, dispersion=dispersion)
+        return max_rate.excess(ExactModel().sojourn(point, (goal.probability,)), goal)
 
     return max_rate.largest_rate(at, limit)
-
-
-def _bursty(replica: DynamicReplica, rate_per_s: float, dispersion: float, level: float) -> Sojourn:
-    """One replica's answer at arrivals of that dispersion."""
-    answer = one_replica(OperatingPoint(replica, rate_per_s), (level,))
-    return burstiness.with_bursts(answer, replica, rate_per_s, dispersion)
 
 
 def _read_rate(replica: DynamicReplica, goal: LatencyGoal) -> ReplicaRate | None:
@@ -232,10 +227,11 @@ def _every_nth(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn
 
 def _pooled(point: OperatingPoint, probabilities: Sequence[float]) -> Sojourn:
     """Least loaded before single servers: nearly one queue, a quarter of 1 / c towards random."""
-    bound = one_replica(point, ()).blocking
+    bound, unbounded = 0.0, point
+    if dynamic(point.replica).queue_capacity is not None:
+        bound, unbounded = one_replica(point, ()).blocking, _unbounded(point)
     if routing_loss.blocking(point, bound) > _RARELY_LOST:
         return _evened(point, probabilities)
-    unbounded = _unbounded(point)
     random = one_replica(unbounded, probabilities)
     pooled = shared_queue.one_by_one(unbounded, probabilities)
     # Near load 1 the replicas are level: what is lost against one queue stays, all else grows.
