@@ -51,10 +51,15 @@ def quantiles(values: FloatArray, weights: FloatArray, levels: Sequence[float]) 
 def _sorted_quantiles(
     values: FloatArray, weights: FloatArray, masses: Sequence[float]
 ) -> list[float]:
+    rising, middles = in_order(values, weights)
+    return [float(x) for x in np.interp(masses, middles, rising)]
+
+
+def in_order(values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The values rising, and the weight below the middle of each, (n,)."""
     order = np.argsort(values)
     sorted_weights = weights[order]
-    middles = np.cumsum(sorted_weights) - sorted_weights / 2
-    return [float(x) for x in np.interp(masses, middles, values[order])]
+    return values[order], np.cumsum(sorted_weights) - sorted_weights / 2
 
 
 def condense_many(laws: Sequence[tuple[FloatArray, FloatArray]], edges: FloatArray) -> FloatArray:
@@ -114,10 +119,16 @@ def split(weights: FloatArray, edges: FloatArray) -> list[slice]:
 
 
 @lru_cache(maxsize=64)
-def normal_edges(body: int, tail: int) -> FloatArray:
-    """Edges of the cells of ``normal_nodes``, probabilities from 0 to 1, (body + tail + 1,)."""
+def tail_edges(body: int, tail: int, rarest: float = 1e-3) -> FloatArray:
+    """Edges of cells, probabilities from 0 to 1, (body + tail + 1,).
+
+    Args:
+        body: equal cells up to 0.9.
+        tail: ever smaller ones beyond.
+        rarest: probability of the last one.
+    """
     return np.concatenate(
-        [np.linspace(0, 0.9, body + 1), 1 - np.geomspace(0.1, 1e-3, tail)[1:], [1.0]]
+        [np.linspace(0, 0.9, body + 1), 1 - np.geomspace(0.1, rarest, tail)[1:], [1.0]]
     )
 
 
@@ -128,7 +139,7 @@ def normal_nodes(body: int, tail: int) -> tuple[FloatArray, FloatArray]:
     Returns:
         nodes (body + tail,) with mean 0 and variance 1, and their weights.
     """
-    edges = normal_edges(body, tail)
+    edges = tail_edges(body, tail)
     weights = np.diff(edges)
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     nodes = np.array([NormalDist().inv_cdf(level) for level in middles])

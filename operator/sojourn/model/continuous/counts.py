@@ -45,7 +45,7 @@ _DISCRETE_UP_TO = 15.0
 
 
 def borel_nodes(means: FloatArray, phi: float, body: int, tail: int) -> FloatArray:
-    """Standardised nodes of generalised Poisson counts, one a cell of ``cells.normal_edges``.
+    """Standardised nodes of generalised Poisson counts, one a cell of ``cells.tail_edges``.
 
     Args:
         means: expected counts, float array (m,).
@@ -61,7 +61,7 @@ def borel_nodes(means: FloatArray, phi: float, body: int, tail: int) -> FloatArr
     few = (means > 0) & (means <= _DISCRETE_UP_TO)
     if few.any():
         sd = np.sqrt(means[few])[:, None] / (1 - phi)
-        edges = cells.normal_edges(body, tail)
+        edges = cells.tail_edges(body, tail)
         found[few] = (_conditional_means(means[few], phi, edges) - means[few][:, None]) / sd
     many = means > _DISCRETE_UP_TO
     if many.any():

@@ -19,7 +19,7 @@ from sojourn.model.domain import FloatArray
 
 _FEW = np.array([0.0, 0.5, 0.9, 1.0])
 _MANY = np.array([0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 1.0])
-_QUEUE = np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 1e-4, 13)[1:], [1.0]])
+_QUEUE = cells.tail_edges(18, 13, 1e-4)
 
 # A first token of more than this share of the decoding time is worth more nodes.
 _LARGE = 0.05
@@ -95,13 +95,10 @@ def _within(
     inside = (value >= window[0]) & (value <= window[1])
     before = mass - float(weight[value < window[0]].sum())
     everything = bool(rows.all() and inside.all())
-    near_s, near = value[inside], weight[inside]
-    order = np.argsort(near_s)
-    sorted_weights = near[order]
-    middles = np.cumsum(sorted_weights) - sorted_weights / 2
+    near_s, middles = cells.in_order(value[inside], weight[inside])
     if not everything and not (middles.size and middles[0] <= before <= middles[-1]):
         return None
-    return float(np.interp(before, middles, near_s[order]))
+    return float(np.interp(before, middles, near_s))
 
 
 def blocks(first: FirstToken, decoded: Decoded) -> list[Block]:

@@ -23,7 +23,7 @@ OVERSHOOT = 0.25
 # Classes of the number found: equal probability, finer in the upper tail, where P99 comes from.
 _CLASS_EDGES = np.array([*np.linspace(0, 0.9, 16), 0.93, 0.96, 0.98, 0.99, 0.995, 0.999, 1.0])
 _TIGHT_EDGES = np.array([0.0, 0.3, 0.6, 0.85, 1.0])
-_WAIT_EDGES = np.concatenate([np.linspace(0, 0.9, 31), 1 - np.geomspace(0.1, 1e-5, 25)[1:], [1.0]])
+_WAIT_EDGES = cells.tail_edges(30, 25, 1e-5)
 
 
 @dataclass(frozen=True, eq=False)

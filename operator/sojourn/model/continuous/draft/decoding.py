@@ -10,7 +10,7 @@ from sojourn.model.continuous import fluctuation
 from sojourn.model.continuous.decoding import GROWTH, RARELY_FULL
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import FREQUENCIES, SAMPLES, Engines
-from sojourn.model.continuous.draft.first_token import First
+from sojourn.model.continuous.draft.first_token import QUEUE_SHARES, First
 from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, own_step_s
 from sojourn.model.continuous.population import departures_scv
 from sojourn.model.domain import FloatArray
@@ -125,7 +125,7 @@ def latency_late(some: Engines, law: Law, first: First, goal_s: FloatArray) -> F
     spread = np.sqrt(variance[:, -1:] + first.wait_variance[:, :, None])
     full = (tails.normal(left_s / spread) * some.shares[:, None]).sum(axis=2)
     late = (free * law.shares[:, :-1]).sum(axis=1, keepdims=True)
-    late += law.shares[:, -1:] * (full * first.shares).sum(axis=1, keepdims=True)
+    late += law.shares[:, -1:] * (full * QUEUE_SHARES).sum(axis=1, keepdims=True)
     return np.asarray(late)
 
 

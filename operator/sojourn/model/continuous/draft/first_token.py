@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sojourn.model.continuous import cells
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import Engines
 from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, own_step_s
@@ -15,9 +16,9 @@ from sojourn.model.continuous.steps import step_seen_s
 from sojourn.model.domain import FloatArray
 
 # Cells of the queue that an arrival at a full batch finds, and parts of the step it falls into.
-_QUEUE_EDGES = np.concatenate([np.linspace(0, 0.9, 8), 1 - np.geomspace(0.1, 1e-3, 8)[1:], [1.0]])
+_QUEUE_EDGES = cells.tail_edges(7, 8)
 _QUEUE_MIDDLES = (_QUEUE_EDGES[1:] + _QUEUE_EDGES[:-1]) / 2
-_QUEUE_SHARES = np.diff(_QUEUE_EDGES)
+QUEUE_SHARES = np.diff(_QUEUE_EDGES)
 _RESIDUALS = (np.arange(6) + 0.5) / 6
 
 
@@ -28,8 +29,7 @@ class First:
     Attributes:
         free_s: by class with a place free, (k, g).
         own_s: own step in a full batch, (k, 1).
-        wait_s, wait_variance: of each cell of the queue, (k, w).
-        shares: of those cells, (w,).
+        wait_s, wait_variance: of each cell of the queue, QUEUE_SHARES of them, (k, w).
         mean_s: over all arrivals, (k, 1).
     """
 
@@ -37,7 +37,6 @@ class First:
     own_s: FloatArray
     wait_s: FloatArray
     wait_variance: FloatArray
-    shares: FloatArray
     mean_s: FloatArray
 
 
@@ -56,8 +55,8 @@ def first(some: Engines, found: Inside) -> First:
     free = found.weights.sum(axis=1, keepdims=True) - found.idle
     mean_s = found.idle * (some.fixed_s + some.prompt_s)
     mean_s = mean_s + free * (free_s * CLASS_SHARES).sum(axis=1, keepdims=True)
-    mean_s += found.full * ((wait_s * _QUEUE_SHARES).sum(axis=1, keepdims=True) + own_s)
-    return First(free_s, own_s, wait_s, ahead * v / some.capacity_per_s**2, _QUEUE_SHARES, mean_s)
+    mean_s += found.full * ((wait_s * QUEUE_SHARES).sum(axis=1, keepdims=True) + own_s)
+    return First(free_s, own_s, wait_s, ahead * v / some.capacity_per_s**2, mean_s)
 
 
 def late(some: Engines, found: Inside, means: First, goal_s: FloatArray) -> FloatArray:
@@ -69,7 +68,7 @@ def late(some: Engines, found: Inside, means: First, goal_s: FloatArray) -> Floa
     free = np.maximum(found.weights.sum(axis=1, keepdims=True) - found.idle, 0.0)
     # Prompts run only while somebody is there.
     crowded = np.minimum(1.0, _free_late(some, found, goal_s) / busy)
-    behind = found.full * (queued * means.shares).sum(axis=1, keepdims=True)
+    behind = found.full * (queued * QUEUE_SHARES).sum(axis=1, keepdims=True)
     return np.asarray(at_once + free * crowded + behind)
 
 
