@@ -66,11 +66,7 @@ class Fleet:
             ModelDomainError: a negative or NaN rate.
         """
         rates = domain.non_negative("rate", rate_per_s)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.ceil(rates[:, None] / self.rates_per_s * (1 - ROUNDING_SLACK))
-        by_batch = np.where(self.rates_per_s > 0, np.maximum(needed, 1.0), np.inf)
-        starved = rates[:, None] / by_batch < self.from_per_s * (1 - ROUNDING_SLACK)
-        by_batch = np.where(starved, np.inf, by_batch)
+        by_batch = sizing.replicas_by_batch(rates[:, None], self.rates_per_s, self.from_per_s)
         replicas = np.where(rates > 0, by_batch.min(axis=1), 0.0)
         share = rates / np.maximum(replicas, 1.0)
         slack = share[:, None] * ROUNDING_SLACK

@@ -137,16 +137,17 @@ def least_replicas(rate_per_s: float, table: Capacity) -> float:
     """Least c for which some candidate has from <= lambda / c <= lambda1*; inf if none has."""
     if rate_per_s == 0:
         return 0.0
-    replicas = _replicas_by_batch(rate_per_s, table.rates_per_s, table.from_per_s)
+    replicas = replicas_by_batch(rate_per_s, table.rates_per_s, table.from_per_s)
     return float(replicas.min())
 
 
-def _replicas_by_batch(
+def replicas_by_batch(
     rate_per_s: float | FloatArray, rates: FloatArray, from_rates: FloatArray
 ) -> FloatArray:
+    """Least c at each candidate, the shape of ``rates``; inf where none serves."""
     # Ceil, not round: if 2.4 are needed, two run at load 1.2 and the queue never drains.
     with np.errstate(divide="ignore", invalid="ignore"):
-        needed = np.where(rates > 0, rate_per_s / np.where(rates > 0, rates, 1.0), np.inf)
+        needed = np.where(rates > 0, rate_per_s / rates, np.inf)
         replicas = np.maximum(1.0, np.ceil(needed * (1 - ROUNDING_SLACK)))
         starved = rate_per_s / replicas < from_rates * (1 - ROUNDING_SLACK)
     return np.asarray(np.where(starved, np.inf, replicas))
