@@ -10,11 +10,12 @@ import pytest
 from sojourn.facts.declaration import Objective, TailRule
 from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPoint
 from sojourn.facts.service_time import IterationTime, LinearServiceTime, TokenLengths
-from sojourn.facts.sizing import ServingConstraint
+from sojourn.facts.sizing import ServingConstraint, Sizing
 from sojourn.facts.sojourn import LatencyGoal
 from sojourn.model import fleet, sizing, tabled
 from sojourn.model.continuous import ContinuousModel
 from sojourn.model.exact_model import ExactModel
+from sojourn.model.protocol import QueueModel
 from sojourn.model.surrogate_model import SurrogateModel
 
 GPT3 = DynamicReplica(LinearServiceTime(0.050, 0.0005), 1)
@@ -60,16 +61,24 @@ def continuous(count: int, seed: int) -> list[ServingConstraint]:
     return found
 
 
-@pytest.mark.slow
-def test_fleet_sizes_continuous_services_as_one_by_one() -> None:
-    constraints = continuous(16, 4)
-    rates = np.geomspace(0.2, 500, 16)
+def assert_sized_as_one_by_one(
+    model: QueueModel, constraints: list[ServingConstraint], rates: np.ndarray
+) -> tuple[fleet.FleetSizing, list[Sizing]]:
     together = fleet.fleet(constraints).size(rates)
-    for i, one in enumerate(constraints):
-        alone = sizing.size(ContinuousModel(), one, float(rates[i]))
+    apart = [sizing.size(model, *one) for one in zip(constraints, rates.tolist(), strict=True)]
+    for i, alone in enumerate(apart):
         assert together.reachable[i] == alone.reachable
         assert abs(together.replicas[i] - alone.replicas) <= max(1, 0.1 * alone.replicas)
-        assert together.batch[i] == pytest.approx(alone.batch, rel=0.2)
+    return together, apart
+
+
+@pytest.mark.slow
+def test_fleet_sizes_continuous_services_as_one_by_one() -> None:
+    together, apart = assert_sized_as_one_by_one(
+        ContinuousModel(), continuous(16, 4), np.geomspace(0.2, 500, 16)
+    )
+    for batch, alone in zip(together.batch, apart, strict=True):
+        assert batch == pytest.approx(alone.batch, rel=0.2)
 
 
 def test_a_fleet_of_both_kinds_answers_each_as_alone() -> None:
@@ -111,13 +120,7 @@ def test_rate_from_the_table_keeps_the_goal_and_wastes_little(seed: int) -> None
 
 @pytest.mark.slow
 def test_fleet_sizes_as_the_services_one_by_one() -> None:
-    constraints = services(12, 100)
-    rates = np.linspace(1, 2000, 12)
-    together = fleet.fleet(constraints).size(rates)
-    for i, one in enumerate(constraints):
-        alone = sizing.size(ExactModel(), one, float(rates[i]))
-        assert together.reachable[i] == alone.reachable
-        assert abs(together.replicas[i] - alone.replicas) <= max(1, 0.1 * alone.replicas)
+    assert_sized_as_one_by_one(ExactModel(), services(12, 100), np.linspace(1, 2000, 12))
 
 
 def test_fleet_of_surrogates_equals_sizing_one_by_one() -> None:
