@@ -47,7 +47,11 @@ class LastRound:
 
     def free_by(self, seconds: FloatArray) -> FloatArray:
         """P(q full batches take at most so long), same shape."""
-        return np.interp(seconds, self.edges_s, np.cumsum(self.later))
+        return np.interp(seconds, self.edges_s, self._below)
+
+    @cached_property
+    def _below(self) -> FloatArray:
+        return np.cumsum(self.later)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +100,13 @@ class Oldest:
 
     def free_by(self, seconds: FloatArray) -> FloatArray:
         """P(X <= seconds), same shape."""
+        return np.interp(seconds, *self._met_by) + self.left_by(seconds)
+
+    @cached_property
+    def _met_by(self) -> tuple[FloatArray, FloatArray]:
+        """Edges and bends in their order, and ``met`` at them."""
         times, first = np.unique(np.concatenate((self.edges_s, self.bends[0])), return_index=True)
-        met = np.concatenate((self.met, self.bends[1]))[first]
-        return np.interp(seconds, times, met) + self.left_by(seconds)
+        return times, np.concatenate((self.met, self.bends[1]))[first]
 
     def young(self, problem: Problem, behind: IntArray) -> tuple[FloatArray, FloatArray]:
         """Ages below T, (n,), and their shares given that so many stay behind, (len(behind), n).
@@ -116,9 +124,13 @@ class Oldest:
 
     def _aged(self, start_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Ages between two, and the mass that each stands for."""
-        below = np.concatenate(([0.0], np.cumsum(self.ages)))
         times = np.linspace(start_s, end_s, _AGES + 1)
-        return (times[1:] + times[:-1]) / 2, np.diff(np.interp(times, self.edges_s, below))
+        below = np.interp(times, self.edges_s, self._ages_below)
+        return (times[1:] + times[:-1]) / 2, np.diff(below)
+
+    @cached_property
+    def _ages_below(self) -> FloatArray:
+        return np.concatenate(([0.0], np.cumsum(self.ages)))
 
     @staticmethod
     def _seen(problem: Problem, ages_s: FloatArray, others: IntArray) -> FloatArray:

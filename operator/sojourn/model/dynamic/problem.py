@@ -62,7 +62,7 @@ class Problem:
         """Whether the batcher ever waits: a timer matters only for batches above 1."""
         return self.wait_s > 0 and self.batch > 1
 
-    @property
+    @cached_property
     def bends_s(self) -> FloatArray:
         """Times at which the law of a fixed service's residual bends, rising.
 
