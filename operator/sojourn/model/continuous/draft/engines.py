@@ -61,7 +61,7 @@ class Engines:
     window: FloatArray
     samples: FloatArray
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Engines:
+    def take(self, rows: npt.NDArray[np.int64] | slice) -> Engines:
         """Some of the rows."""
         return Engines(*(getattr(self, one.name)[rows] for one in fields(self)))
 

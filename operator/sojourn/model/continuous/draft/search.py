@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -47,16 +47,9 @@ class Goals:
     dispersion: FloatArray
     max_load: FloatArray
 
-    def take(self, rows: npt.NDArray[np.int64]) -> Goals:
+    def take(self, rows: npt.NDArray[np.int64] | slice) -> Goals:
         """Some of the rows."""
-        return Goals(
-            self.latency_s[rows],
-            self.first_token_s[rows],
-            self.output_token_s[rows],
-            self.probability[rows],
-            self.dispersion[rows],
-            self.max_load[rows],
-        )
+        return Goals(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +102,9 @@ def rates(machines: Sequence[Machine], batches: FloatArray, goals: Goals) -> Rat
     share = np.ones(limit.shape)
     failing = np.flatnonzero(late[:, 0] > 0)
     if failing.size:
-        share[failing] = _crossing(some, goals, limit, failing, late[failing])
+        share[failing] = _crossing(
+            some.take(failing), goals.take(failing), limit[failing], late[failing]
+        )
     # A candidate like the one before it has the same answer.
     source = np.maximum.accumulate(np.where(known, 0, np.arange(sizes.shape[1])), axis=1)
     by_load, found = np.empty(sizes.shape), np.empty(sizes.shape)
@@ -117,20 +112,14 @@ def rates(machines: Sequence[Machine], batches: FloatArray, goals: Goals) -> Rat
     return Rates(*(np.take_along_axis(one, source, axis=1) for one in (found, by_load)))
 
 
-def _crossing(
-    some: Engines,
-    goals: Goals,
-    limit: FloatArray,
-    rows: npt.NDArray[np.int64],
-    f_limit: FloatArray,
-) -> FloatArray:
-    """Share of ``limit`` at which each of ``rows`` begins to fail, (r, 1); 0 where it fails idle.
+def _crossing(some: Engines, goals: Goals, limit: FloatArray, f_limit: FloatArray) -> FloatArray:
+    """Share of ``limit`` at which each row begins to fail, (k, 1); 0 where it fails idle.
 
     ``max_rate``'s bracket and interpolation (Chandrupatla), all rows at once.
     """
     x1, f1 = np.ones(f_limit.shape), f_limit
     x2 = np.full(x1.shape, _IDLE_SHARE)
-    f2 = _late(some.take(rows), goals.take(rows), limit[rows] * x2)
+    f2 = _late(some, goals, limit * x2)
     reached = f2[:, 0] <= 0
     part = np.clip(f1 / (f1 - np.minimum(f2, -1e-9)), 0.01, 0.99)
     for _ in range(_TRIES):
@@ -138,9 +127,8 @@ def _crossing(
         active = np.flatnonzero(reached & wide[:, 0])
         if not active.size:
             break
-        here = rows[active]
         x = x1[active] + part[active] * (x2[active] - x1[active])
-        f = _late(some.take(here), goals.take(here), limit[here] * x)
+        f = _late(some.take(active), goals.take(active), limit[active] * x)
         same = (f > 0) == (f1[active] > 0)
         x3, f3 = np.where(same, x1[active], x2[active]), np.where(same, f1[active], f2[active])
         x2[active] = np.where(same, x2[active], x1[active])
@@ -169,7 +157,7 @@ def _late(some: Engines, goals: Goals, rate_per_s: FloatArray) -> FloatArray:
     """What the search brings to 0, of the sign of (late share - allowed share), (k, 1)."""
     late = np.empty(rate_per_s.shape)
     for start in range(0, rate_per_s.shape[0], _CHUNK):
-        rows = np.arange(start, min(start + _CHUNK, rate_per_s.shape[0]))
+        rows = slice(start, start + _CHUNK)
         late[rows] = _worst(some.take(rows), goals.take(rows), rate_per_s[rows])
     over = np.log(np.maximum(late, 1e-12) / (1 - goals.probability))
     return np.where(over > 0, over, -np.log1p(-np.minimum(over, 0.0)))
