@@ -12,6 +12,7 @@ from typing import Any
 
 from sojourn.engines.command import line_of
 from sojourn.engines.engine import Engine, Flag, metric_from
+from sojourn.engines.surroundings import environment_of
 from sojourn.engines.version import parse_version
 from sojourn.errors import UnknownName
 from sojourn.facts.declaration import Batching
@@ -54,7 +55,8 @@ def detect(container: Mapping[str, Any]) -> Engine | None:
     for engine in all_engines().values():
         if any(known in image for known in engine.images):
             return engine
-    text = line_of(container, (c for e in all_engines().values() for c in e.commands)).text
+    starts = (command for engine in all_engines().values() for command in engine.commands)
+    text = line_of(container, starts, environment_of(container)).text
     for engine in all_engines().values():
         if any(known in text for known in engine.commands):
             return engine

@@ -14,14 +14,7 @@ from typing import Any
 
 from sojourn.engines.script import Said, Script, inner_script, marked
 from sojourn.engines.shell import Unreadable
-from sojourn.engines.surroundings import (
-    ALONE,
-    Environment,
-    Surroundings,
-    environment_of,
-    referred,
-    substituted,
-)
+from sojourn.engines.surroundings import Environment, referred, substituted
 
 _RAY = ("ray start", "multi-node-serving", "ray_cluster_size")
 _SPEAKING = frozenset(
@@ -55,15 +48,14 @@ class CommandLine:
 
 
 def line_of(
-    container: Mapping[str, Any], starts: Iterable[str] = (), around: Surroundings = ALONE
+    container: Mapping[str, Any], starts: Iterable[str], environment: Environment
 ) -> CommandLine:
     """What the engine of a container is started with.
 
     Args:
         starts: texts a command that starts the engine holds, such as ``vllm serve``.
-        around: what its variables may come from.
+        environment: variables of the container.
     """
-    environment = environment_of(container, around)
     written = [str(w) for f in ("command", "args") for w in _list(container, f)]
     defined = {**environment.values, **environment.unknown}
     found = inner_script(Said(marked(word, defined)) for word in written)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -107,7 +107,6 @@ class _Reading:
     environment: Mapping[str, str]
     version: Version | None
     file_unknown: str = ""
-    remarks: tuple[str, ...] = field(default=())
 
     def source(self, at: int) -> FlagSource:
         """Where the word at that place was read."""
@@ -123,13 +122,12 @@ def read_flags(engine: Engine, container: Mapping[str, Any], around: Surrounding
     Args:
         around: what its environment and its files come from, as far as that is known.
     """
-    line = line_of(container, engine.commands, around)
+    environment = environment_of(container, around)
+    line = line_of(container, engine.commands, environment)
     version = version_of_image(str(container.get("image", "")))
     file = words_of_file(engine, line, container, around)
     words = (*line.words, *file.words) if engine.config_wins else (*file.words, *line.words)
-    reading = _Reading(
-        line, words, file.words, environment_of(container, around).values, version, file.unknown
-    )
+    reading = _Reading(line, words, file.words, environment.values, version, file.unknown)
     found = {}
     for role, flag in engine.flags.items():
         value = _read(flag, engine, reading) or _fallback(flag, reading)
@@ -148,7 +146,7 @@ def read_flags(engine: Engine, container: Mapping[str, Any], around: Surrounding
 
 def refers_to(engine: Engine, container: Mapping[str, Any], variable: str) -> bool:
     """True when the max batch of ``container`` follows the environment variable ``variable``."""
-    line = line_of(container, engine.commands)
+    line = line_of(container, engine.commands, environment_of(container))
     flag = engine.flags.get("max_batch")
     if flag is not None:
         words = _occurrences(flag, engine, line.words)
