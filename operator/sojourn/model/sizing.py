@@ -82,7 +82,7 @@ def size(model: QueueModel, constraint: ServingConstraint, rate_per_s: float) ->
     table = capacity(model, constraint)
     replicas = least_replicas(rate, table)
     if math.isinf(replicas) and not table.by_load_only:
-        unmet = capacity(model, replace(constraint, goal=_load_only(constraint.goal)))
+        unmet = capacity(model, _by_load(constraint))
         return replace(_sized(model, constraint, rate, unmet), reachable=False)
     return _sized(model, constraint, rate, table)
 
@@ -97,7 +97,7 @@ def capacity(model: QueueModel, constraint: ServingConstraint) -> Capacity:
     floor_s = min(answer.floor_s for answer in answers)
     by_load_only = not any(answer.reachable for answer in answers)
     if by_load_only:
-        constraint = replace(constraint, goal=_load_only(constraint.goal))
+        constraint = _by_load(constraint)
         answers = [_answer(model, constraint, b) for b in batches]
     elif not one_sided:
         batches, answers = _refined_at_best(model, constraint, batches, answers)
@@ -159,8 +159,7 @@ def _sized(
     best = table.answers[int(np.argmax(table.rates_per_s))]
     replicas = int(least_replicas(rate_per_s, table))
     share = rate_per_s / max(replicas, 1)
-    goal = _load_only(constraint.goal) if table.by_load_only else constraint.goal
-    asked = replace(constraint, goal=goal)
+    asked = _by_load(constraint) if table.by_load_only else constraint
     serves = np.flatnonzero([_serves(answer, share) for answer in table.answers])
     low, below = _edge(model, asked, share, table, int(serves[0]), -1)
     high, above = _edge(model, asked, share, table, int(serves[-1]), +1)
@@ -191,7 +190,7 @@ def _bound_by_load(model: QueueModel, constraint: ServingConstraint) -> ReplicaR
     top = _answer(model, constraint, high)
     if top.binding != "Utilisation" or top.from_rate_per_s > 0 or not top.reachable:
         return None
-    by_load = replace(constraint, goal=_load_only(constraint.goal))
+    by_load = _by_load(constraint)
     limits = [_answer(model, by_load, b).rate_per_s for b in candidates(low, high)]
     return None if max(limits) > top.rate_per_s * (1 + ROUNDING_SLACK) else top
 
@@ -209,7 +208,7 @@ def _sized_by_load(
     top = _bound_by_load(model, constraint)
     if top is None:
         return None
-    by_load = replace(constraint, goal=_load_only(constraint.goal))
+    by_load = _by_load(constraint)
     needed = math.ceil(rate_per_s / top.rate_per_s * (1 - ROUNDING_SLACK))
     replicas = max(1, needed) if rate_per_s > 0 else 0
     share = rate_per_s / max(replicas, 1)
@@ -242,7 +241,7 @@ def _likely_serves(
     grid = candidates(low, high)
     above = grid[bisect_left(grid, batch)]
     below = grid[max(0, bisect_left(grid, batch) - 1)] if above > batch else above
-    by_load = replace(constraint, goal=_load_only(constraint.goal))
+    by_load = _by_load(constraint)
     kept = [
         _answer(model, constraint, b).rate_per_s / _answer(model, by_load, b).rate_per_s
         for b in (below, above)
@@ -273,7 +272,7 @@ def _answer_to(
     model: QueueModel, constraint: ServingConstraint, batch: int, share_per_s: float
 ) -> ReplicaRate:
     """lambda1* at a batch; only the load limit, a division, where that is below the share."""
-    limit = _answer(model, replace(constraint, goal=_load_only(constraint.goal)), batch)
+    limit = _answer(model, _by_load(constraint), batch)
     return limit if not _serves(limit, share_per_s) else _answer(model, constraint, batch)
 
 
@@ -387,5 +386,9 @@ def bounds(constraint: ServingConstraint) -> tuple[int, int, bool]:
     return min(max(1, constraint.smallest_batch), high), high, memory_binds
 
 
-def _load_only(goal: LatencyGoal) -> LatencyGoal:
-    return replace(goal, latency_s=None, first_token_s=None, output_token_s=None, max_blocking=1.0)
+def _by_load(constraint: ServingConstraint) -> ServingConstraint:
+    """The same bounded by the load limit alone."""
+    goal = replace(
+        constraint.goal, latency_s=None, first_token_s=None, output_token_s=None, max_blocking=1.0
+    )
+    return replace(constraint, goal=goal)
