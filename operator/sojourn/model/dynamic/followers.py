@@ -12,7 +12,7 @@ import numpy as np
 
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
-from sojourn.model.dynamic import last_round
+from sojourn.model.dynamic import cells, last_round
 from sojourn.model.dynamic.gathering import gathered
 from sojourn.model.dynamic.ledger import Ledger
 from sojourn.model.dynamic.oldest import Oldest
@@ -82,13 +82,10 @@ def _behind_full(problem: Problem, oldest: Oldest, batches: float, ledger: Ledge
     it: P(N(u) < k) - P(N(x) < k - 1).
     """
     k, rate, mass, width_s = problem.batch - 1, problem.rate_per_s, oldest.mass, oldest.width_s
-    apart_s = width_s * np.concatenate(([1 / 3], np.arange(1.0, mass.size)))
-    room = _fewer(rate * apart_s, k)
+    room = _fewer(rate * (width_s * cells.distances(mass.size)), k)
     room[0] /= 2  # pairs within one cell
-    length = 2 ** math.ceil(math.log2(2 * mass.size))
-    spectrum = np.fft.rfft(mass, length) * np.conj(np.fft.rfft(room, length))
     short = mass * _fewer(rate * oldest.middle_s, k - 1)
-    came = np.fft.irfft(spectrum, length)[: mass.size] - np.cumsum(short[::-1])[::-1] + short / 2
+    came = cells.correlated(mass, room) - np.cumsum(short[::-1])[::-1] + short / 2
     came = np.maximum(came, 0.0)
     share = k * batches / max(float(came.sum()), 1e-300)
     ledger.add(oldest.edges_s[:-1], width_s, share * came, problem.batch)

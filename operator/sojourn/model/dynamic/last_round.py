@@ -7,7 +7,6 @@ mean.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
+from sojourn.model.dynamic import cells
 from sojourn.model.dynamic.ledger import Ledger
 from sojourn.model.dynamic.oldest import LastRound
 from sojourn.model.dynamic.problem import Problem
@@ -122,7 +122,7 @@ def _partial(
 def _joined(there: FloatArray, came: FloatArray) -> FloatArray:
     """Mass of batches of 1..B - 1: (rows of there, rows of came, B - 1)."""
     batch = came.shape[1]
-    length = 2 ** math.ceil(math.log2(2 * batch))
+    length = cells.transform_size(batch)
     one, two = np.fft.rfft(there, length, axis=1), np.fft.rfft(came, length, axis=1)
     sizes = np.fft.irfft(one[:, None] * two, length, axis=2)[:, :, : batch - 1]
     return np.maximum(sizes, 0.0)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sojourn.model import poisson
 from sojourn.model.domain import FloatArray
-from sojourn.model.dynamic import counts
+from sojourn.model.dynamic import cells, counts
 from sojourn.model.dynamic.chain import Chain
 from sojourn.model.dynamic.first_order import residual_cdf
 from sojourn.model.dynamic.oldest import LastRound, Oldest
@@ -80,16 +80,16 @@ def oldest(problem: Problem, chain: Chain) -> Oldest:
     """The law of X and of ages, from the stationary law at dispatch."""
     longest_s = _longest_service_s(problem, chain)
     end_s = longest_s + _queue_s(problem, chain)
-    cells = _cells(problem, longest_s, end_s)
-    edges = np.linspace(0, longest_s, cells + 1)
-    law = (np.arange(cells + 1) == cells) * 1.0
+    per_service = _cells(problem, longest_s, end_s)
+    edges = np.linspace(0, longest_s, per_service + 1)
+    law = (np.arange(per_service + 1) == per_service) * 1.0
     if problem.scv > 0:
         law = counts.service_at(edges, problem.full_s, problem.scv)
     service = _Service(
         problem, edges, law / max(float(law.sum()), 1e-300), residual_cdf(problem, chain, edges)
     )
     (turns, residuals), ratio = _placed(chain, service)
-    many = math.ceil(cells * end_s / longest_s) + 1
+    many = math.ceil(per_service * end_s / longest_s) + 1
     ages, left = _served((turns, residuals), ratio, service, many)
     # The chain knows how often somebody is left over; cells only say for how long.
     known = float(chain.mass[chain.present > problem.batch].sum())
@@ -99,7 +99,7 @@ def oldest(problem: Problem, chain: Chain) -> Oldest:
         last = _last_round(service, int(turns[-1]), scale * residuals[:, -1], many)
         residuals[:, -1] = 0.0
         _, left = _served((turns, residuals), ratio, service, many)
-    met = np.concatenate((service.met, np.full(many - cells, service.met[-1])))
+    met = np.concatenate((service.met, np.full(many - per_service, service.met[-1])))
     edges = np.asarray(service.width_s * np.arange(many + 1), dtype=float)
     bends = problem.bends_s
     between = residual_cdf(problem, chain, bends) if bends.size else bends
@@ -129,7 +129,7 @@ def _last_round(service: _Service, turn: int, residuals: FloatArray, many: int) 
     ages_s, spread_s, mass = _grouped(service, residuals)
     law = poisson.pmf(problem.rate_per_s * ages_s, room)
     law[:, -1] = np.maximum(1 - law[:, :-1].sum(axis=1), 0.0)
-    length = 2 ** math.ceil(math.log2(2 * many))
+    length = cells.transform_size(many)
     later = np.maximum(np.fft.irfft(service.spectrum(length) ** turn, length)[: many + 1], 0.0)
     edges = np.asarray(service.width_s * np.arange(many + 1), dtype=float)
     return LastRound(
@@ -158,7 +158,7 @@ def _served(
 ) -> tuple[FloatArray, FloatArray]:
     """Residuals by turn, with the full batches of their turn added: ages, and X; both (many,)."""
     turns, residuals = placed
-    length = 2 ** math.ceil(math.log2(2 * many))
+    length = cells.transform_size(many)
     one = service.spectrum(length)
     # The last turn goes on as a geometric sequence.
     total = np.fft.rfft(residuals[:, -1], length) / (1 - ratio * one)
@@ -198,14 +198,12 @@ def _placed(chain: Chain, service: _Service) -> tuple[tuple[IntArray, FloatArray
 def _alone(service: _Service, others: IntArray) -> FloatArray:
     """With so many between, after a first arrival that met a residual: (cells, len(others))."""
     rate, width_s, size = service.problem.rate_per_s, service.width_s, service.cells
-    # Cells i and i + d are d widths apart, give or take; within one cell half as often.
-    apart_s = width_s * np.concatenate(([1 / 3], np.arange(1.0, size)))
-    between = poisson.at(rate * apart_s, others)
+    between = poisson.at(rate * (width_s * cells.distances(size)), others)
     smooth = between.copy()
     smooth[1:-1] = (between[:-2] + 10 * between[1:-1] + between[2:]) / 12
-    smooth[0] /= 2
+    smooth[0] /= 2  # pairs within one cell
     first = np.maximum(np.diff(service.met), 0.0)
-    return rate * width_s * _correlated(first, smooth)
+    return rate * width_s * cells.correlated(first, smooth)
 
 
 def _later(service: _Service, law: FloatArray) -> FloatArray:
@@ -214,14 +212,7 @@ def _later(service: _Service, law: FloatArray) -> FloatArray:
     # The chance that the arrival after j others comes in a cell is a difference of P(N <= j).
     up_to = poisson.on_lattice(np.cumsum(law[::-1], axis=0)[::-1], points)
     came = poisson.at(service.problem.rate_per_s * service.edges_s, points) @ up_to
-    return _correlated(service.mass[1:], -np.diff(came, axis=0))
-
-
-def _correlated(law: FloatArray, apart: FloatArray) -> FloatArray:
-    """Sum over d of law[i + d] apart[d], for each i: shape of ``apart``, (n, columns)."""
-    length = 2 ** math.ceil(math.log2(2 * law.size))
-    spectrum = np.fft.rfft(law, length)[:, None] * np.conj(np.fft.rfft(apart, length, axis=0))
-    return np.maximum(np.fft.irfft(spectrum, length, axis=0)[: law.size], 0.0)
+    return cells.correlated(service.mass[1:], -np.diff(came, axis=0))
 
 
 def _behind(problem: Problem, chain: Chain, reach: int) -> FloatArray:
