@@ -105,8 +105,7 @@ def _goals(constraints: Sequence[ServingConstraint]) -> draft.Goals:
 def _floor_s(one: Machine, goal: LatencyGoal) -> float:
     """Value of the metric that is nearest to its goal when a request is alone."""
     first_s, step_s = one.fixed_s + one.prompt_s, one.fixed_s + one.per_request_s
-    at = int(np.searchsorted(np.cumsum(one.output.weights), goal.probability - 1e-12))
-    longest = float(one.output.tokens[min(at, one.output.tokens.size - 1)])
+    longest = one.output.at_most(goal.probability)
     values = (
         (first_s + (longest - 1) * step_s, goal.latency_s),
         (first_s, goal.first_token_s),

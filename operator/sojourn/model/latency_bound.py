@@ -39,7 +39,6 @@ from sojourn.model.poisson import pmf
 _MOST_BATCHES = 64
 _INSIDE_SDS = 6.0
 _PROMPT_SDS = 4.0
-_WIDE_BUDGET = 8.0  # prompts a step must have room for: below it bursts spread over steps
 _LIGHT_PROMPTS = 0.8
 
 
@@ -109,10 +108,10 @@ def _share_behind(problem: Problem, requests: int) -> float:
 def _continuous(replica: ContinuousReplica, rate_per_s: float, probability: float) -> Bound:
     engine = machine(replica)
     inside = _inside_at_most(engine, rate_per_s)
-    if inside is None or engine.prompts_per_budget < _WIDE_BUDGET or steps.own_steps(engine) > 1:
+    if inside is None or engine.prompts_per_budget < steps.TIGHT_BUDGET:
         return NOTHING_KNOWN
     step_s = engine.fixed_s + engine.per_request_s * inside
-    tokens = _tokens_at(engine, 1 - (1 - probability) / 2)
+    tokens = engine.output.at_most(1 - (1 - probability) / 2, further=1)
     crowded_s = _with_prompts(engine, rate_per_s, step_s)
     return Bound(
         latency_s=2 * crowded_s + _with_prompts(engine, rate_per_s, tokens * step_s),
@@ -146,10 +145,3 @@ def _with_prompts(engine: Machine, rate_per_s: float, decoding_s: float) -> floa
             break
         seconds = longer
     return seconds
-
-
-def _tokens_at(engine: Machine, probability: float) -> float:
-    """Output tokens that a share of the requests does not exceed."""
-    reached = np.searchsorted(np.cumsum(engine.output.weights), probability - 1e-12)
-    tokens = engine.output.tokens
-    return float(tokens[min(int(reached) + 1, tokens.size - 1)])

@@ -40,6 +40,11 @@ class LengthNodes:
     scv: float
     overlap: float
 
+    def at_most(self, probability: float, further: int = 0) -> float:
+        """Tokens that a share of the requests does not exceed, or so many nodes further."""
+        reached = int(np.searchsorted(np.cumsum(self.weights), probability - 1e-12))
+        return float(self.tokens[min(reached + further, self.tokens.size - 1)])
+
 
 @lru_cache(maxsize=1024)
 def nodes(law: TokenLengths) -> LengthNodes:
