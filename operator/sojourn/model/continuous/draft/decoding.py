@@ -56,13 +56,13 @@ class Law:
 def decode(some: Engines, found: Inside, first: First) -> Law:
     """As ``decoding.decode``, classes and lengths fewer."""
     step_s, gap_s = _pace(some, found)
-    crowd_s = some.fixed_s + some.per_request_s * found.running
+    crowd_s = some.steps_s(found.running)
     relaxation = (1 - found.phi) * some.fixed_s / (some.mean * crowd_s**2)
     later = some.later
     y = np.maximum(relaxation * later * gap_s, 1e-4)
     regress = np.sqrt(2 * (y - 1 + np.exp(-y))) / y
     full_s = some.full_step_s
-    own_s = np.minimum(some.fixed_s + some.per_request_s * (1 + found.classes), full_s)
+    own_s = np.minimum(some.steps_s(1 + found.classes), full_s)
     own_s = np.concatenate((own_s, full_s), axis=1)
     steps_s = later * step_s
     steps_s = steps_s[:, None] + (later * regress)[:, None] * (own_s - step_s)[:, :, None]
@@ -132,8 +132,7 @@ def latency_late(some: Engines, law: Law, first: First, goal_s: FloatArray) -> F
 def _pace(some: Engines, found: Inside) -> tuple[FloatArray, FloatArray]:
     """Mean step without and with prompts, weighted by tokens, (k, 1) each."""
     others = found.decoding * (1 - 1 / np.maximum(found.counts, 1.0))
-    step_s = some.fixed_s + some.per_request_s * (1 + np.maximum(others, 0.0))
-    step_s = np.minimum(step_s, some.full_step_s)
+    step_s = np.minimum(some.steps_s(1 + np.maximum(others, 0.0)), some.full_step_s)
     making = found.weights * found.counts
     full, free = found.full * some.batch, making.sum(axis=1, keepdims=True)
     full_gap_s = some.full_step_s + some.prompt_s * some.entering

@@ -65,6 +65,10 @@ class Engines:
         """Some of the rows."""
         return Engines(*(getattr(self, one.name)[rows] for one in fields(self)))
 
+    def steps_s(self, decoding: FloatArray) -> FloatArray:
+        """A step without a prompt, as of ``Machine``, shape of ``decoding`` (k, ...)."""
+        return self.fixed_s + self.per_request_s * decoding
+
     @property
     def full_step_s(self) -> FloatArray:
         """h(B), as of ``Machine``."""

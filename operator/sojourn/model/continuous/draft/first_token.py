@@ -42,7 +42,7 @@ class First:
 
 def first(some: Engines, found: Inside) -> First:
     """Means by class; waits as ``first_token`` of the whole model has them."""
-    step_s = some.fixed_s + some.per_request_s * found.classes
+    step_s = some.steps_s(found.classes)
     rest_s = step_seen_s(step_s, some.prompt_s, found.phi) / 2
     free_s = rest_s + own_step_s(some, found, step_s)
     own_s = some.full_step_s + some.prompt_s * (1 + some.entering)
@@ -74,7 +74,7 @@ def late(some: Engines, found: Inside, means: First, goal_s: FloatArray) -> Floa
 
 def _free_late(some: Engines, found: Inside, goal_s: FloatArray) -> FloatArray:
     """The rest of the running step, the own one, and the prompts of both."""
-    step_s = some.fixed_s + some.per_request_s * found.classes
+    step_s = some.steps_s(found.classes)
     length_s, prompts, variance = _seen(some, found, step_s)
     step_s, length_s, prompts, variance = (
         one[:, :, None] for one in (step_s, length_s, prompts, variance)

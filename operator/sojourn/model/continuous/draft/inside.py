@@ -113,7 +113,7 @@ def _stays(
     stay_s = np.ones(counts.shape)
     waits = 1 - 1 / np.maximum(counts, 1.0)
     for _ in range(3):
-        step_s = some.fixed_s + some.per_request_s * (counts * share)
+        step_s = some.steps_s(counts * share)
         seen_s = step_seen_s(step_s, prompt_s, phi)
         own_s = step_s + prompt_s * (1 + rate_per_s * seen_s)
         decode_s = later * step_s / (1 - phi)
