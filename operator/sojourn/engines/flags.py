@@ -48,7 +48,6 @@ class FlagValue:
         source: where it was read.
         variables: environment variables the value comes from.
         why: UNKNOWN: what stands in the way.
-        restart: changing it restarts the engine.
         name: the flag as the engine documents it.
         suffixes: the engine takes 32k and 32K for it.
         undefined: UNKNOWN because nobody defines a variable it refers to.
@@ -58,7 +57,6 @@ class FlagValue:
     source: FlagSource
     variables: tuple[str, ...] = ()
     why: str = ""
-    restart: bool = True
     name: str = ""
     suffixes: bool = False
     undefined: bool = False
@@ -161,34 +159,32 @@ def refers_to(engine: Engine, container: Mapping[str, Any], variable: str) -> bo
 def _read(flag: Flag, engine: Engine, reading: _Reading) -> FlagValue | None:
     found = _occurrences(flag, engine, reading.words)
     doubt = _doubt(flag, engine, reading.words[found[-1][0] if found else 0 :])
+    name = flag.spellings[0]
     if doubt is not None:
-        why = f"{flag.spellings[0]} may be set by what is not known: {doubt.why}"
-        return FlagValue("", FlagSource.UNKNOWN, doubt.references, why, flag.restart)
+        why = f"{name} may be set by what is not known: {doubt.why}"
+        return FlagValue("", FlagSource.UNKNOWN, doubt.references, why)
     if engine.config_wins and reading.file_unknown:
-        why = f"{flag.spellings[0]} may be set by what is not known: {reading.file_unknown}"
-        return FlagValue("", FlagSource.UNKNOWN, (), why, flag.restart)
+        why = f"{name} may be set by what is not known: {reading.file_unknown}"
+        return FlagValue("", FlagSource.UNKNOWN, why=why)
     if not found:
         return None
     at, word = found[-1]
     if word.why:
-        why = f"{flag.spellings[0]} {word.text}: {word.why}"
-        return FlagValue(
-            "", FlagSource.UNKNOWN, word.references, why, flag.restart, undefined=word.undefined
-        )
+        why = f"{name} {word.text}: {word.why}"
+        return FlagValue("", FlagSource.UNKNOWN, word.references, why, undefined=word.undefined)
     source = FlagSource.VARIABLE if word.references else reading.source(at)
-    return FlagValue(word.text, source, word.references, restart=flag.restart)
+    return FlagValue(word.text, source, word.references)
 
 
 def _fallback(flag: Flag, reading: _Reading) -> FlagValue | None:
     why = reading.line.unreadable or reading.file_unknown
     if why:
-        return FlagValue("", FlagSource.UNKNOWN, why=why, restart=flag.restart)
+        return FlagValue("", FlagSource.UNKNOWN, why=why)
     value = reading.environment.get(flag.env) if flag.env is not None else None
     if value:
-        variables = (str(flag.env),)
-        return FlagValue(value, FlagSource.ENGINE_VARIABLE, variables, restart=flag.restart)
+        return FlagValue(value, FlagSource.ENGINE_VARIABLE, (str(flag.env),))
     default = flag.default(reading.version)
-    return FlagValue(default, FlagSource.DEFAULT, restart=flag.restart) if default else None
+    return FlagValue(default, FlagSource.DEFAULT) if default else None
 
 
 def _occurrences(flag: Flag, engine: Engine, words: tuple[Said, ...]) -> list[tuple[int, Said]]:
@@ -214,9 +210,8 @@ def _names(flag: Flag, engine: Engine, name: str) -> bool:
         return True
     if not engine.abbreviates or name.count("-") < 3 or name in engine.spellings:
         return False
-    return {s for s in engine.spellings if s.startswith(name)} <= set(flag.spellings) and any(
-        s.startswith(name) for s in flag.spellings
-    )
+    begun = {s for s in engine.spellings if s.startswith(name)}
+    return bool(begun) and begun <= set(flag.spellings)
 
 
 def _doubt(flag: Flag, engine: Engine, words: tuple[Said, ...]) -> Said | None:
