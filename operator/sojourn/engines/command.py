@@ -101,9 +101,8 @@ def _argument(word: str, environment: Environment) -> Said:
     """An argument as Kubernetes hands it over: what nobody defines stays as it is written."""
     text, why = substituted(word, environment)
     references = referred(word)
-    known = {*environment.values, *environment.unknown}
-    undefined = [name for name in references if name not in known and not environment.others]
-    if undefined and not why:
+    undefined = [name for name in references if name not in environment.values]
+    if undefined and not why:  # A variable that somebody defines would be why.
         return Said(text, references, f"nobody defines {undefined[0]}", undefined=True)
     return Said(text, references, why)
 

@@ -183,14 +183,11 @@ class Script:
         return Said(written, _names(held), why, texts=_alternatives(held))
 
     def _from_outside(self, name: str) -> Said:
-        values, unknown = self.environment.values, self.environment.unknown
-        if name in values:
-            return Said(values[name], (name,))
-        if name in unknown:
-            return Said("", (name,), f"{name} is {unknown[name]}")
-        if self.environment.others:
-            return Said("", (name,), f"{name} {self.environment.others}")
-        return Said("", (name,), f"nobody defines {name}", undefined=True)
+        text = self.environment.values.get(name)
+        if text is not None:
+            return Said(text, (name,))
+        why = self.environment.why_unknown(name)
+        return Said("", (name,), why or f"nobody defines {name}", undefined=not why)
 
 
 def inner_script(said: Iterable[Said]) -> tuple[str, tuple[Said, ...]] | None:
