@@ -8,6 +8,7 @@ mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -40,14 +41,14 @@ class _There:
     age_s: float
     spread_s: float
 
-    @property
+    @cached_property
     def counted(self) -> FloatArray:
         """Per cycle by c: the oldest, the others while there is room, the others at r: (3, r)."""
         others = self.law * np.arange(self.law.size)
         full = np.arange(self.law.size) == self.law.size - 1
         return np.stack((self.law, others * ~full, others * full))
 
-    @property
+    @cached_property
     def first_s(self) -> float:
         """Twice the mean arrival after the oldest of the r - 1 that were first to find a place."""
         k, mean = self.law.size - 1, self.problem.rate_per_s * self.age_s
@@ -78,6 +79,8 @@ def collect(problem: Problem, last: LastRound, ledger: Ledger) -> None:
     low, high, mass = _times(problem, last)
     middle = (low + high) / 2
     arrivals = poisson.pmf(problem.rate_per_s * middle, problem.batch)
+    below = np.concatenate((np.zeros((mass.size, 1)), np.cumsum(arrivals, axis=1)), axis=1)
+    enough = np.maximum(1 - below, 0.0) * mass[:, None]  # P(N >= n), n = 0..B
     for age_s, spread_s, law in zip(last.ages_s, last.spread_s, last.mass, strict=True):
         there = _There(problem, law, float(age_s), float(spread_s))
         timer_s = max(0.0, problem.wait_s - there.age_s) if problem.waits else 0.0
@@ -87,7 +90,7 @@ def collect(problem: Problem, last: LastRound, ledger: Ledger) -> None:
             start = np.maximum(low, timer_s)[near]
             came = arrivals[near] * late[near, None]
             _partial(there, (start, high[near] - start), came, ledger)
-        _full(there, (low, high - low), arrivals, mass, ledger)
+        _full(there, (low, high - low), enough, ledger)
         if timer_s > 0:
             _window(there, last, timer_s, ledger)
 
@@ -129,17 +132,14 @@ def _joined(there: FloatArray, came: FloatArray) -> FloatArray:
 
 
 def _full(
-    there: _There,
-    more: tuple[FloatArray, FloatArray],
-    arrivals: FloatArray,
-    mass: FloatArray,
-    ledger: Ledger,
+    there: _There, more: tuple[FloatArray, FloatArray], enough: FloatArray, ledger: Ledger
 ) -> None:
-    """The batch is full after ``more``; of who came in it the first B - c are in it."""
+    """The batch is full after ``more``, in which ``enough`` came: (more, B + 1).
+
+    Of who came in it the first B - c are in the batch.
+    """
     problem = there.problem
     missing = problem.batch - np.arange(1, there.law.size + 1)
-    below = np.concatenate((np.zeros((mass.size, 1)), np.cumsum(arrivals, axis=1)), axis=1)
-    enough = np.maximum(1 - below, 0.0) * mass[:, None]  # P(N >= n), n = 0..B
     full = np.array([problem.batch])
     there.wait(ledger, more, (there.counted @ enough[:, missing].T)[..., None], full)
     joined = enough[:, missing] @ (there.law * missing)
