@@ -252,10 +252,8 @@ def _longest_service_s(problem: Problem, chain: Chain) -> float:
     seconds = problem.seconds(chain.taken(problem.batch))
     means_s, which = np.unique(seconds, return_inverse=True)
     weights = np.bincount(which, chain.mass)
-    points, values = counts.unit_cdf(problem.scv)
+    points, _ = counts.unit_cdf(problem.scv)
     trial_s = np.linspace(0, float(seconds.max() * points[-1]), 1000)
-    above = np.zeros(trial_s.size)
     heavy = weights > _LONGEST
-    for mean_s, weight in zip(means_s[heavy], weights[heavy], strict=True):
-        above += weight * (1 - np.interp(trial_s / mean_s, points, values))
+    above = weights[heavy] @ (1 - counts.service_cdf(trial_s, means_s[heavy], problem.scv))
     return float(trial_s[np.flatnonzero(above > _LONGEST)[-1]])
