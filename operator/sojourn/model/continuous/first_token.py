@@ -63,8 +63,7 @@ class FirstToken:
 
     def mean_s(self) -> float:
         """The mean over all arrivals."""
-        means = {id(one.first_token): one.first_token.mean_s for one in self.found}
-        return sum(one.weight * means[id(one.first_token)] for one in self.found)
+        return sum(one.weight * one.first_token.mean_s for one in self.found)
 
 
 def first_token(machine: Machine, stream: Arrivals, people: Population) -> FirstToken:

@@ -12,7 +12,7 @@ from sojourn.facts.replica import ContinuousReplica, DynamicReplica, OperatingPo
 from sojourn.facts.service_time import LinearServiceTime
 from sojourn.facts.sojourn import Latency, LatencyGoal, ReplicaRate, Sojourn
 from sojourn.model import domain, max_rate
-from sojourn.model.continuous import cells, decoding, end_to_end, first_token, honesty, steps
+from sojourn.model.continuous import decoding, end_to_end, first_token, honesty, steps
 from sojourn.model.continuous.arrivals import Arrivals, arrivals
 from sojourn.model.continuous.machine import Machine, machine
 from sojourn.model.continuous.population import population
@@ -90,7 +90,7 @@ def _excess(replica: ContinuousReplica, stream: Arrivals, goal: LatencyGoal) -> 
         first = first_token.first_token(engine, stream, people)
     if "FirstToken" in asked:
         atoms = first.atoms()
-        (values_s["FirstToken"],) = cells.quantiles(atoms.values_s, atoms.weights, levels)
+        (values_s["FirstToken"],) = atoms.quantiles_s(levels)
         late = atoms.values_s > asked["FirstToken"]
         missing["FirstToken"] = float(atoms.weights[late].sum())
     if asked.keys() & {"Latency", "OutputToken"}:
@@ -98,8 +98,7 @@ def _excess(replica: ContinuousReplica, stream: Arrivals, goal: LatencyGoal) -> 
     if "Latency" in asked:
         (values_s["Latency"],) = end_to_end.quantiles_s(first, decoded, levels)
     if "OutputToken" in asked:
-        atoms = decoded.per_token()
-        (values_s["OutputToken"],) = cells.quantiles(atoms.values_s, atoms.weights, levels)
+        (values_s["OutputToken"],) = decoded.per_token().quantiles_s(levels)
     return max_rate.worst(goal, values_s, people.blocking, missing)
 
 
@@ -149,7 +148,7 @@ def _solve(point: OperatingPoint, levels: tuple[float, ...]) -> Sojourn:
 
 def _latency(atoms: Atoms, levels: tuple[float, ...]) -> Latency:
     mean_s = float(atoms.values_s @ atoms.weights / atoms.weights.sum())
-    return Latency(mean_s, _pairs(levels, cells.quantiles(atoms.values_s, atoms.weights, levels)))
+    return Latency(mean_s, _pairs(levels, atoms.quantiles_s(levels)))
 
 
 def _pairs(levels: tuple[float, ...], seconds: Sequence[float]) -> tuple[tuple[float, float], ...]:

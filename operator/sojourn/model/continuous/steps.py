@@ -8,6 +8,7 @@ proportional to its length. Whoever arrived in it shares the next step.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -43,6 +44,10 @@ class Atoms:
     def atoms(self) -> Atoms:
         """Itself."""
         return self
+
+    def quantiles_s(self, levels: Sequence[float]) -> list[float]:
+        """At probabilities, whatever the weights add up to."""
+        return cells.quantiles(self.values_s, self.weights, levels)
 
 
 class Law(Protocol):
