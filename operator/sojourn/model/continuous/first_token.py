@@ -140,10 +140,7 @@ def _queue_waits(
 ) -> tuple[FloatArray, FloatArray]:
     """Waits of arrivals that find no place, and their weights, arrays (m,).
 
-    Behind i others an arrival waits for m = i + 1 departures. Their times vary like those of B
-    independent requests: like a Poisson process over a few of them, with the variability of the
-    outputs over a whole turn of the batch. Only decoding varies, and the prompt that follows a
-    departure is not part of the wait for it.
+    Behind i others an arrival waits for i + 1 departures.
     """
     edges = _WAIT_EDGES
     ahead = people.waiting.quantiles((edges[1:] + edges[:-1]) / 2) + 1
@@ -151,13 +148,32 @@ def _queue_waits(
     rate = machine.capacity_per_s * stream.pooled
     prompts = machine.prompt_s * machine.capacity_per_s
     lifetimes = ahead / (machine.max_batch * stream.pooled)
-    v = np.maximum(departures_scv(machine.output.scv, lifetimes) * (1 - prompts) ** 2, 0.02)
-    effective = ahead - 0.6 * prompts * (1 - prompts / 2) * (1 - 1 / ahead)
+    mean, variance = departures(ahead, prompts, machine.output.scv, lifetimes)
     z, z_weights = cells.normal_nodes(9, 5)
-    waits = cells.gamma_quantiles(
-        (effective / rate)[:, None], (ahead * v / rate**2)[:, None], z[None, :]
-    )
+    waits = cells.gamma_quantiles((mean / rate)[:, None], (variance / rate**2)[:, None], z[None, :])
     return waits.ravel(), (np.diff(edges)[:, None] * z_weights).ravel()
+
+
+def departures(
+    ahead: FloatArray,
+    prompts: float | FloatArray,
+    scv: float | FloatArray,
+    lifetimes: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the time of departures from a full batch, in units of 1 / D_B.
+
+    They vary like those of B independent requests: like a Poisson process over a few of them, with
+    the variability of the outputs over a whole turn of the batch. Only decoding varies, and the
+    prompt that follows a departure is not part of the wait for it.
+
+    Args:
+        ahead: departures; all arguments broadcast.
+        prompts: share of time for prompts in a full batch.
+        scv: of the output lengths.
+        lifetimes: turns of the batch that they take.
+    """
+    v = np.maximum(departures_scv(scv, lifetimes) * (1 - prompts) ** 2, 0.02)
+    return ahead - 0.6 * prompts * (1 - prompts / 2) * (1 - 1 / ahead), ahead * v
 
 
 def _full(machine: Machine, people: Population, waits_s: FloatArray, weights: FloatArray) -> Found:

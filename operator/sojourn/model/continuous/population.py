@@ -26,12 +26,12 @@ from sojourn.model.domain import FloatArray
 
 # Share of the clusters' excess dispersion that shows in P(wait), for geometric outputs and what
 # fixed ones add; fitted to our own simulations of 16 prompt-heavy and fixed-length cases.
-GEOMETRIC_AT_LIMIT = 0.1
-LONGER_AT_LIMIT = 0.17
+_GEOMETRIC_AT_LIMIT = 0.1
+_LONGER_AT_LIMIT = 0.17
 
 _OVERLOAD_FADES = 0.05
 _TURNS_FORGET = 2.0
-QUEUE_SLOWER = 8
+_QUEUE_SLOWER = 8
 
 # More states than this are summed in strides: 1000 replicas of batch 4096 have four million.
 _MOST_STATES = 8192
@@ -100,7 +100,7 @@ def population(machine: Machine, stream: Arrivals) -> Population:
     # The flow into the full batch over the rate out of it; a grid state stands for ``stride``.
     log_limit = log_flow - math.log(machine.capacity_per_s * stream.pooled * stride)
 
-    v = _queue_scv(machine, load)
+    v = float(queue_scv(machine.output.scv, machine.departure_scv, machine.max_batch, load))
     # Nearly deterministic on both sides: the floor keeps the tail's ratio away from 0.
     exponent = 2 / max(stream.dispersion + v, 0.02)
     log_load = math.log(load)
@@ -180,22 +180,35 @@ def _at_limit(machine: Machine, burst: float, thinning: float) -> float:
     """
     if burst < 1:
         return burst * min(1.0, max(thinning, 0.05)) ** 2
-    share = GEOMETRIC_AT_LIMIT + LONGER_AT_LIMIT * (2 * machine.output.overlap - 1)
-    return 1 + max(0.0, share) * (burst - 1)
+    return float(bursts_at_limit(machine.output.overlap, burst))
 
 
-def _queue_scv(machine: Machine, load: float) -> float:
+def bursts_at_limit(overlap: float | FloatArray, burst: float | FloatArray) -> FloatArray:
+    """Correction of P(wait) for bursts, ``burst`` at least 1; arguments broadcast."""
+    share = _GEOMETRIC_AT_LIMIT + _LONGER_AT_LIMIT * (2 * overlap - 1)
+    return np.asarray(1 + np.maximum(0.0, share) * (burst - 1))
+
+
+def queue_scv(
+    scv: float | FloatArray,
+    whole: float | FloatArray,
+    batch: float | FloatArray,
+    load: float | FloatArray,
+) -> FloatArray:
     """Variability v of the work per departure over the time in which the queue forgets.
 
     Outputs more variable than geometric show it only over many turns of the batch; over a few, the
     departures of many independent requests look like a Poisson process.
+
+    Args:
+        scv: of the output lengths; all arguments broadcast.
+        whole: v over long times, ``Machine.departure_scv``.
+        batch: B.
+        load: lambda1 / D_B.
     """
-    scv = machine.output.scv
-    if scv <= 1:
-        return machine.departure_scv
-    turns = 1 / (machine.max_batch * max((1 - load) ** 2, 1e-6))
-    slow = float(departures_scv(scv, np.array(turns / QUEUE_SLOWER)))
-    return machine.departure_scv / scv * slow
+    turns = 1 / (batch * np.maximum((1 - load) ** 2, 1e-6)) / _QUEUE_SLOWER
+    slow = whole / np.maximum(scv, 1.0) * departures_scv(scv, np.asarray(turns))
+    return np.where(np.asarray(scv) <= 1, whole, slow)
 
 
 def departures_scv(scv: float | FloatArray, turns: FloatArray) -> FloatArray:

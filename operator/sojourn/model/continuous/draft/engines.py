@@ -87,6 +87,11 @@ class Engines:
         by_budget = self.prompt_s + full_s / self.budget
         return np.minimum(by_places, 1 / np.maximum(by_budget, 1e-300))
 
+    @property
+    def departure_scv(self) -> FloatArray:
+        """v, as of ``Machine``."""
+        return self.scv * (1 - self.prompt_s * self.capacity_per_s) ** 2
+
 
 def engines(machines: Sequence[Machine]) -> Engines:
     """One row a machine."""

@@ -10,8 +10,7 @@ from sojourn.model.continuous import cells
 from sojourn.model.continuous.draft import tails
 from sojourn.model.continuous.draft.engines import Engines
 from sojourn.model.continuous.draft.inside import CLASS_SHARES, Inside, own_step_s
-from sojourn.model.continuous.first_token import OVERSHOOT
-from sojourn.model.continuous.population import departures_scv
+from sojourn.model.continuous.first_token import OVERSHOOT, departures
 from sojourn.model.continuous.steps import step_seen_s
 from sojourn.model.domain import FloatArray
 
@@ -48,15 +47,14 @@ def first(some: Engines, found: Inside) -> First:
     own_s = some.full_step_s + some.prompt_s * (1 + some.entering)
     ahead = np.floor(np.log1p(-_QUEUE_MIDDLES) / np.log(np.maximum(found.theta, 1e-12))) + 1
     ahead = ahead + OVERSHOOT * (found.burst - 1)
-    prompts = some.prompt_s * some.capacity_per_s
-    v = np.maximum(departures_scv(some.scv, ahead / some.batch) * (1 - prompts) ** 2, 0.02)
-    effective = ahead - 0.6 * prompts * (1 - prompts / 2) * (1 - 1 / ahead)
-    wait_s = effective / some.capacity_per_s
+    capacity_per_s = some.capacity_per_s
+    mean, variance = departures(ahead, some.prompt_s * capacity_per_s, some.scv, ahead / some.batch)
+    wait_s = mean / capacity_per_s
     free = found.weights.sum(axis=1, keepdims=True) - found.idle
     mean_s = found.idle * (some.fixed_s + some.prompt_s)
     mean_s = mean_s + free * (free_s * CLASS_SHARES).sum(axis=1, keepdims=True)
     mean_s += found.full * ((wait_s * QUEUE_SHARES).sum(axis=1, keepdims=True) + own_s)
-    return First(free_s, own_s, wait_s, ahead * v / some.capacity_per_s**2, mean_s)
+    return First(free_s, own_s, wait_s, variance / capacity_per_s**2, mean_s)
 
 
 def late(some: Engines, found: Inside, means: First, goal_s: FloatArray) -> FloatArray:

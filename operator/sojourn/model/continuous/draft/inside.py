@@ -9,12 +9,7 @@ import numpy as np
 from sojourn.model.continuous.cells import means_between
 from sojourn.model.continuous.draft.engines import Engines
 from sojourn.model.continuous.draft.tails import TINY
-from sojourn.model.continuous.population import (
-    GEOMETRIC_AT_LIMIT,
-    LONGER_AT_LIMIT,
-    QUEUE_SLOWER,
-    departures_scv,
-)
+from sojourn.model.continuous.population import bursts_at_limit, queue_scv
 from sojourn.model.continuous.steps import step_seen_s
 from sojourn.model.domain import FloatArray
 
@@ -69,10 +64,10 @@ def inside(some: Engines, rate_per_s: FloatArray, dispersion: FloatArray) -> Ins
     burst = np.maximum(1 + (dispersion / (1 - phi) ** 2 - 1) * some.overlap, 1.0)
     logs, log_limit = _log_weights(some, rate_per_s, (counts, stride, stay_s), burst)
 
-    exponent = 2 / np.maximum(dispersion + _queue_scv(some, load), 0.02)
+    v = queue_scv(some.scv, some.departure_scv, some.batch, load)
+    exponent = 2 / np.maximum(dispersion + v, 0.02)
     theta = load**exponent
-    share = np.maximum(0.0, GEOMETRIC_AT_LIMIT + LONGER_AT_LIMIT * (2 * some.overlap - 1))
-    sigma = (theta - 1) / (load - 1) * (1 + share * (burst - 1))
+    sigma = (theta - 1) / (load - 1) * bursts_at_limit(some.overlap, burst)
     log_full = log_limit - np.log(some.capacity_per_s) + np.log(sigma) - np.log1p(-theta)
     logs = np.where(counts < some.batch, logs + np.log(stride), -np.inf)
     highest = np.maximum(logs.max(axis=1, keepdims=True), log_full)
@@ -152,10 +147,3 @@ def _log_weights(
     end_s, end = stay_s[rows, last][:, None], some.batch - (stride + 1) / 4
     flow = carried[rows, last][:, None] + half * np.log(clusters * end_s / end + q)
     return logs, flow + np.log(clusters)
-
-
-def _queue_scv(some: Engines, load: FloatArray) -> FloatArray:
-    whole = some.scv * (1 - some.prompt_s * some.capacity_per_s) ** 2
-    turns = 1 / (some.batch * np.maximum((1 - load) ** 2, 1e-6)) / QUEUE_SLOWER
-    slow = departures_scv(some.scv, turns) / np.maximum(some.scv, 1e-9)
-    return np.asarray(np.where(some.scv <= 1, whole, whole * slow))
