@@ -21,6 +21,7 @@ from sojourn.facts.sojourn import Latency, Sojourn
 from sojourn.model import routing_fit, service_time
 from sojourn.model.domain import FloatArray
 from sojourn.model.dynamic import counts
+from sojourn.model.dynamic.problem import noticed_scv
 
 _BATCHES = 400
 _WARM_UP = 60
@@ -170,7 +171,7 @@ class _EvenArrivals:
         return max(periodic, self.cycle_s * (1 + late))
 
     def _periodic_s(self, level: float) -> float:
-        if self.replica.service.scv < 1e-3:
+        if noticed_scv(self.replica.service) == 0:
             return float(np.interp(level * (self.ordered_s.size - 1), self.places, self.ordered_s))
         seconds, shares = self._curve
         if shares[0] <= level <= shares[-1]:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from sojourn.facts.replica import DynamicReplica, OperatingPoint, Routing
 from sojourn.facts.sojourn import Sojourn
 from sojourn.model import service_time
+from sojourn.model.dynamic.problem import noticed_scv, steepness
 
 _KEPT = 0.85
 
@@ -79,25 +80,5 @@ def _steepness(point: OperatingPoint, replica: DynamicReplica, load: float) -> f
         return point.replicas
     # Overloaded, places empty as rarely as they fill at the inverse load.
     below = min(load, 1 / load)
-    return _decay(replica, below, point.replicas) / _decay(replica, below, 1)
-
-
-def _decay(replica: DynamicReplica, load: float, turns: int) -> float:
-    """-ln theta > 0, time in units of s_B."""
-    batch, scv = replica.max_batch, replica.service.scv
-
-    def excess(t: float) -> float:
-        growth = turns * load * batch * math.expm1(t / turns)
-        if scv < 1e-3:
-            return growth - t * batch
-        if growth * scv >= 1:
-            return math.inf
-        return -math.log1p(-growth * scv) / scv - t * batch
-
-    low, high = 1e-9, 1.0
-    while excess(high) < 0:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
-    return high
+    mean, batch, scv = below * replica.max_batch, replica.max_batch, noticed_scv(replica.service)
+    return steepness(mean, batch, scv, point.replicas) / steepness(mean, batch, scv)

@@ -41,7 +41,7 @@ class Problem:
     @property
     def scv(self) -> float:
         """CV^2 of the batch's time, 0 when it is too small to matter."""
-        return self.service.scv if self.service.scv >= _DETERMINISTIC_BELOW else 0.0
+        return noticed_scv(self.service)
 
     def seconds(self, sizes: npt.ArrayLike) -> FloatArray:
         """s_b for batch sizes, any shape."""
@@ -88,24 +88,7 @@ class Problem:
     @cached_property
     def decay(self) -> float:
         """Ratio eta = 1/z of the queue's geometric tail, E exp(lambda S (z - 1)) = z^B, z > 1."""
-        mean = self.rate_per_s * self.full_s
-        # In w = ln z the root of B w - log E exp(mean (e^w - 1) G), which is concave and 0 at 0.
-        high = 1e-6
-        while self._root(high, mean) > 0:
-            high *= 2
-        low = high / 2
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._root(middle, mean) > 0 else (low, middle)
-        return math.exp(-(low + high) / 2)
-
-    def _root(self, w: float, mean: float) -> float:
-        grown = mean * math.expm1(w) if w < 700 else math.inf
-        if self.scv == 0:
-            return self.batch * w - grown
-        if self.scv * grown >= 1:
-            return -math.inf
-        return self.batch * w + math.log1p(-self.scv * grown) / self.scv
+        return math.exp(-steepness(self.rate_per_s * self.full_s, self.batch, self.scv))
 
     @cached_property
     def usual_batch(self) -> tuple[float, float]:
@@ -125,6 +108,41 @@ class Problem:
         mean = self.rate_per_s * float(self.seconds(n))
         variance = (n + self.scv * mean**2) / max(1e-3, 1 - min(slope, 1.0) ** 2)
         return n, math.sqrt(variance)
+
+
+def noticed_scv(law: BatchServiceTime) -> float:
+    """CV^2 of a batch's time, 0 when it is too small to matter."""
+    return law.scv if law.scv >= _DETERMINISTIC_BELOW else 0.0
+
+
+def steepness(mean: float, batch: int, scv: float, turns: int = 1) -> float:
+    """-ln eta > 0, by which the logarithm of a queue's law falls with every request.
+
+    In w = ln z the root of B w - log E exp(c mean (e^(w / c) - 1) G), which is concave and 0 at 0.
+
+    Args:
+        mean: arrivals in a full batch's service, below B.
+        batch: B.
+        scv: CV^2 of the service, 0 where it is too small to matter.
+        turns: c, if every c-th point of a Poisson process arrives.
+    """
+
+    def root(w: float) -> float:
+        grown = turns * mean * math.expm1(w / turns) if w < 700 else math.inf
+        if scv == 0:
+            return batch * w - grown
+        if scv * grown >= 1:
+            return -math.inf
+        return batch * w + math.log1p(-scv * grown) / scv
+
+    high = 1e-6
+    while root(high) > 0:
+        high *= 2
+    low = high / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if root(middle) > 0 else (low, middle)
+    return (low + high) / 2
 
 
 def tail_power(slope: float, scv: float) -> float:
