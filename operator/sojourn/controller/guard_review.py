@@ -92,17 +92,11 @@ class Guard:
         return guard.findings(workload, proposal)
 
 
-def _templates(body: Mapping[str, Any]) -> list[object]:
+def _templates(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The pod templates of a workload; all of its spec for a kind that has them elsewhere."""
     kind = str(body.get("kind") or KIND)
     paths = guard_workload.TEMPLATES.get(kind, (("spec",),))
-    found: list[object] = []
-    for path in paths:
-        node: object = body
-        for name in path:
-            node = node.get(name) if isinstance(node, Mapping) else None
-        found.append(node)
-    return found
+    return [guard_workload.at(body, *path) for path in paths]
 
 
 def _ref(body: Mapping[str, Any]) -> ObjectRef:

@@ -70,7 +70,7 @@ def workload_of(
     """
     kind = str(body.get("kind") or "Deployment")
     for path in TEMPLATES.get(kind, TEMPLATES["Deployment"]):
-        pod = _at(body, *path, "spec")
+        pod = at(body, *path, "spec")
         around = Surroundings(pod, config_maps or {}, missing)
         for container in _containers(pod):
             engine = engines.detect(container)
@@ -87,12 +87,12 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _of_group(workload: Workload, body: Mapping[str, Any]) -> Workload:
     """The devices of a leader and its workers: the engine's ranks are spread over all of them."""
-    parts = _at(body, "spec", "leaderWorkerTemplate")
+    parts = at(body, "spec", "leaderWorkerTemplate")
     size = parts.get("size")
     size = size if isinstance(size, int) and size > 0 else 1
-    worker = _gpus_of_pod(_at(parts, "workerTemplate", "spec"))
+    worker = _gpus_of_pod(at(parts, "workerTemplate", "spec"))
     leader = (
-        _gpus_of_pod(_at(parts, "leaderTemplate", "spec")) if "leaderTemplate" in parts else worker
+        _gpus_of_pod(at(parts, "leaderTemplate", "spec")) if "leaderTemplate" in parts else worker
     )
     if worker is None or leader is None:
         return replace(workload, gpus=None)
@@ -131,7 +131,7 @@ def _read(
 
 def _devices_of(container: Mapping[str, Any]) -> tuple[int | None, float | None]:
     """GPUs a container asks for, and the memory of one when it is a slice: at most what it says."""
-    resources = _at(container, "resources")
+    resources = at(container, "resources")
     for part in ("limits", "requests"):
         held = resources.get(part)
         for name, amount in held.items() if isinstance(held, Mapping) else ():
@@ -146,11 +146,12 @@ def _devices_of(container: Mapping[str, Any]) -> tuple[int | None, float | None]
 
 
 def _product_of(pod: Mapping[str, Any]) -> str:
-    chosen = _at(pod, "nodeSelector")
+    chosen = at(pod, "nodeSelector")
     return next((str(chosen[label]) for label in PRODUCT_LABELS if label in chosen), "")
 
 
-def _at(node: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+def at(node: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """The mapping at a path of a body; an empty one where there is none."""
     for name in path:
         inner = node.get(name)
         node = inner if isinstance(inner, Mapping) else {}
