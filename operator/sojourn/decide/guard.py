@@ -47,15 +47,15 @@ _WEIGHTS = {
 
 def as_run(declaration: Declaration, workload: Workload) -> Declaration:
     """The declaration with what the command line says in place of what was declared."""
-    number, flags = _numbers(workload.flags), workload.flags
+    flags = workload.flags
     model, engine = declaration.model, declaration.engine
     version = ".".join(map(str, flags.version)) if flags.version else engine.version
-    max_batch = number("max_batch") or engine.max_batch
+    max_batch = _positive(flags, "max_batch") or engine.max_batch
     return replace(
         declaration,
         model=replace(
             model,
-            max_length_tokens=_length(flags, number) or model.max_length_tokens,
+            max_length_tokens=_length(flags) or model.max_length_tokens,
             precision=model.precision or _weights(flags),
             kv_precision=_kv(flags) or model.kv_precision,
         ),
@@ -66,21 +66,20 @@ def as_run(declaration: Declaration, workload: Workload) -> Declaration:
             version=version,
             max_batch=max_batch,
             min_batch=min(engine.min_batch, max_batch or engine.min_batch),
-            max_batched_tokens=number("batched_tokens") or engine.max_batched_tokens,
+            max_batched_tokens=_positive(flags, "batched_tokens") or engine.max_batched_tokens,
         ),
     )
 
 
 def _gpu_as_run(gpu: DeclaredGpu, workload: Workload) -> DeclaredGpu:
-    number = _numbers(workload.flags)
+    flags = workload.flags
     return replace(
         gpu,
         memory_bytes=workload.slice_bytes or gpu.memory_bytes,
-        tensor_parallel=number("tensor_parallel") or 1,
-        pipeline_parallel=number("pipeline_parallel") or 1,
-        data_parallel=number("data_parallel") or 1,
-        memory_utilisation=_fraction(workload.flags, "memory_utilisation")
-        or gpu.memory_utilisation,
+        tensor_parallel=_positive(flags, "tensor_parallel") or 1,
+        pipeline_parallel=_positive(flags, "pipeline_parallel") or 1,
+        data_parallel=_positive(flags, "data_parallel") or 1,
+        memory_utilisation=_fraction(flags, "memory_utilisation") or gpu.memory_utilisation,
     )
 
 
@@ -236,12 +235,12 @@ def _in_one_pod(workload: Workload, proposal: Proposal) -> int:
     return gpu.tensor_parallel * gpu.pipeline_parallel * (local or gpu.data_parallel)
 
 
-def _length(flags: Flags, number: Callable[[str], int | None]) -> int | None:
+def _length(flags: Flags) -> int | None:
     """Tokens of the longest request, as far as the command line tells."""
     value = flags.values.get("max_length")
     if value is None or value.source is FlagSource.DEFAULT:
         return None
-    return number("max_length") or SHORTEST_TOKENS
+    return _positive(flags, "max_length") or SHORTEST_TOKENS
 
 
 def _weights(flags: Flags) -> str | None:
@@ -262,12 +261,9 @@ def _kv(flags: Flags) -> str | None:
     return next((p for key, p in named.items() if value.text.startswith(key)), None)
 
 
-def _numbers(flags: Flags) -> Callable[[str], int | None]:
-    def number(role: str) -> int | None:
-        found = flags.number(role)
-        return found if found is not None and found > 0 else None
-
-    return number
+def _positive(flags: Flags, role: str) -> int | None:
+    found = flags.number(role)
+    return found if found is not None and found > 0 else None
 
 
 def _fraction(flags: Flags, role: str) -> float | None:
